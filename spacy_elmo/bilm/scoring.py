@@ -1,0 +1,152 @@
+"""Held-out likelihood: full softmax, both directions, every word and sentence end."""
+
+import math
+from concurrent.futures import Executor
+from typing import Dict, Iterator, List, NamedTuple, Optional, Protocol, Sequence
+
+import numpy as np
+import torch
+
+from ..errors import ElmoError, Errors
+from .encoder import BiLM
+from .lm import LOGITS_BYTES, full_log_probabilities
+
+
+class WordIds(Protocol):
+    """What scoring needs of a vocabulary: ids of tokens, the unknown word's for others."""
+
+    def ids(self, tokens: Sequence[str]) -> np.ndarray:
+        """Softmax ids of tokens."""
+
+
+class SentenceScore(NamedTuple):
+    """Log-probabilities of one sentence, in nats.
+
+    :param forward: Of ``w1 … wn </S>`` given what stands before. *Shape:* ``(n + 1,)``
+    :param backward: Of ``<S> w1 … wn`` given what stands behind. *Shape:* ``(n + 1,)``
+    """
+
+    forward: np.ndarray
+    backward: np.ndarray
+
+
+class Perplexity(NamedTuple):
+    """Perplexities of a text, sentence boundaries scored, unknown words as ``<UNK>``.
+
+    :param forward: exp of the mean loss from left to right.
+    :param backward: The same from right to left.
+    :param average: exp of the mean of both losses (the figure that is usually reported).
+    :param n_tokens: Tokens scored, boundaries not counted.
+    :param n_sentences: Sentences scored.
+    :param oov_rate: Share of the tokens that the vocabulary lacks.
+    :param n_words: Size of the vocabulary; perplexities of different ones do not compare.
+    """
+
+    forward: float
+    backward: float
+    average: float
+    n_tokens: int
+    n_sentences: int
+    oov_rate: float
+    n_words: int
+
+    def to_dict(self) -> Dict[str, float]:
+        """The values by name."""
+        return dict(self._asdict())
+
+
+def score_sentences(
+    model: BiLM,
+    vocabulary: WordIds,
+    sentences: Sequence[Sequence[str]],
+    *,
+    limit: int = LOGITS_BYTES,
+) -> List[SentenceScore]:
+    """Score a batch of sentences, each from the model's own initial state.
+
+    :param model: A model with its softmax.
+    :param vocabulary: Gives the softmax ids of words.
+    :param limit: Bytes of logits that may exist at once.
+    :raises ElmoError: E050 if the model has no softmax.
+    """
+    if model.softmax is None:
+        raise ElmoError(Errors.E050)
+    with torch.no_grad():
+        top = model(sentences)[-1]
+        width = model.config.lstm.projection_dim
+        sizes = np.array([len(s) + 2 for s in sentences])
+        first = np.cumsum(sizes) - sizes
+        keep = np.ones(int(sizes.sum()), bool)
+        keep[first + sizes - 1] = False
+        ids = [vocabulary.ids(s) for s in sentences]
+        forward_targets = np.concatenate([np.concatenate((i, [1])) for i in ids])
+        backward_targets = np.concatenate([np.concatenate(([0], i)) for i in ids])
+        # The forward output at the last boundary and the backward one at the first predict
+        # nothing that belongs to the sentence.
+        rows = torch.from_numpy(np.flatnonzero(keep)).to(top.device)
+        scores = []
+        for hidden, targets in (
+            (top[rows, :width], forward_targets),
+            (top[rows + 1, width:], backward_targets),
+        ):
+            wanted = torch.from_numpy(targets.astype(np.int64)).to(top.device)
+            scores.append(
+                full_log_probabilities(hidden, model.softmax, wanted, limit).cpu().numpy()
+            )
+    cuts = np.cumsum(sizes - 1)[:-1]
+    return [SentenceScore(*pair) for pair in zip(*(np.split(s, cuts) for s in scores))]
+
+
+def perplexity(
+    model: BiLM,
+    vocabulary: WordIds,
+    sentences: Sequence[Sequence[str]],
+    *,
+    unknown: int = 2,
+    batch_tokens: int = 1024,
+    executor: Optional[Executor] = None,
+) -> Perplexity:
+    """Perplexity of a text under the full softmax.
+
+    :param unknown: Softmax id of the unknown word.
+    :param batch_tokens: Tokens that are scored at a time.
+    :param executor: Scores batches in parallel, if given.
+    """
+    batches = list(_batches(sentences, batch_tokens))
+
+    def sums(batch: List[Sequence[str]]) -> List[float]:
+        scores = score_sentences(model, vocabulary, batch)
+        return [
+            math.fsum(float(s.forward.sum(dtype=np.float64)) for s in scores),
+            math.fsum(float(s.backward.sum(dtype=np.float64)) for s in scores),
+            float(sum((vocabulary.ids(s) == unknown).sum() for s in batch)),
+        ]
+
+    parts = list(executor.map(sums, batches) if executor is not None else map(sums, batches))
+    forward, backward, oov = (math.fsum(column) for column in zip(*parts))
+    n_tokens = sum(len(s) for s in sentences)
+    n = n_tokens + len(sentences)
+    losses = (-forward / n, -backward / n, -(forward + backward) / (2 * n))
+    assert model.softmax is not None
+    return Perplexity(
+        *(math.exp(loss) if loss < 700 else math.inf for loss in losses),
+        n_tokens,
+        len(sentences),
+        oov / max(1, n_tokens),
+        model.softmax.weight.shape[0],
+    )
+
+
+def _batches(
+    sentences: Sequence[Sequence[str]], batch_tokens: int
+) -> Iterator[List[Sequence[str]]]:
+    batch: List[Sequence[str]] = []
+    total = 0
+    for sentence in sorted(sentences, key=len, reverse=True):
+        if batch and total + len(sentence) + 2 > batch_tokens:
+            yield batch
+            batch, total = [], 0
+        batch.append(sentence)
+        total += len(sentence) + 2
+    if batch:
+        yield batch

@@ -1,0 +1,274 @@
+"""Catalogue of coded errors and warnings. Imports nothing of the package.
+
+Every message says what was found, what was expected and what to do. Raise with
+``raise ElmoError(Errors.E001.format(found=...))``; the code (``[ELMO-E001]``) is put
+in front automatically, so that a user can search for it and a program can filter on it.
+``docs/errors.md`` is generated from this file.
+"""
+
+from typing import Any
+
+
+class _Coded(type):
+    """Prefix every message of the catalogue with its code."""
+
+    def __getattribute__(cls, name: str) -> Any:
+        value = super().__getattribute__(name)
+        if len(name) == 4 and name[0] in "EW" and name[1:].isdigit():
+            return f"[ELMO-{name}] {value}"
+        return value
+
+
+class ElmoError(ValueError):
+    """A problem that the user can mend; the message starts with its code."""
+
+    @property
+    def code(self) -> str:
+        """The code alone, for example ``"ELMO-E001"`` ("" if there is none)."""
+        text = str(self)
+        return text[1 : text.index("]")] if text.startswith("[ELMO-") else ""
+
+
+class ElmoWarning(UserWarning):
+    """A warning of this package; the message starts with its code."""
+
+
+class Warnings(metaclass=_Coded):
+    """Messages for :class:`ElmoWarning`."""
+
+    # Weights and file formats: 001-009
+    W001 = (
+        "{path!s} holds arrays that are no part of a biLM and were left out: {names}. "
+        "Nothing needs to be done unless you miss them."
+    )
+    W002 = (
+        "The model has a softmax of {n_words:,} words, which the format {format!r} cannot hold: it "
+        "was left out. Keep the source, or convert to 'native', if the softmax is still needed."
+    )
+    W003 = (
+        "{path!s} was left out: {problem}. The vectors do not depend on it; the model cannot be "
+        "used for perplexity until it has a softmax."
+    )
+
+    # Training data and vocabularies: 010-019
+    W050 = "Going on although {problem}; the run is not what it would have been."
+    W010 = (
+        "{rate:.1f} % of the tokens are not in the vocabulary, which is a lot: all of them share "
+        "one output of the softmax and teach little. Use a larger vocabulary, or check that "
+        "it was made from text tokenised and cased like this one."
+    )
+    W011 = (
+        "The corpus has more types than the {limit:,} that are counted at a time: {n_pruned:,} rare "
+        "ones were dropped on the way, and counts of types seen up to {threshold} times are too "
+        "low. Raise max_types if such rare words matter and there is memory."
+    )
+    W012 = (
+        "{rate:.1f} % of the sentences have more than {limit} tokens and were cut into pieces. "
+        "Check that the text has one sentence per line, or raise max_sentence_length."
+    )
+
+
+class Errors(metaclass=_Coded):
+    """Messages for :class:`ElmoError`."""
+
+    # Sentences given to the encoder: 001-009
+    E001 = (
+        "Expected a list of sentences, each a list of token strings, but item {index} is "
+        "{found}. If this is one tokenised sentence, wrap it in a list: embed([tokens]). "
+        "If it is untokenised text, split it into tokens first: embed([text.split()])."
+    )
+    E002 = (
+        "Expected every token to be a string, but token {token} of sentence {sentence} is "
+        "{found}. Convert the tokens with str() before embedding them."
+    )
+
+    # Model configuration: 010-019
+    E010 = (
+        "The model configuration is not valid: {problems}. "
+        "Mend these values in the configuration and load it again."
+    )
+
+    # Weights and file formats: 020-049
+    E020 = (
+        "There is no model at {path!r} (looked from {cwd!s}). Give the name of a built-in model "
+        "({names}), or the path of a model folder, of a zip, or of an options.json."
+    )
+    E021 = (
+        "{path!s} holds no complete model: {found}. Looked for: {expected}. Give the path of one "
+        "of these."
+    )
+    E022 = (
+        "{path!s} holds several files that could be the {what}: {found}. Name the two files that "
+        "belong together: the options file as the model and the hdf5 file as its weights."
+    )
+    E023 = (
+        "{path!s} cannot be read as {expected}: {found}. "
+        "Fetch or write the file again; it may be truncated or be something else."
+    )
+    E024 = (
+        "The weights in {path!s} do not fit the configuration they came with: {problems}. "
+        "Check that configuration and weights belong to the same model and that both are whole."
+    )
+    E025 = (
+        "{path!s} does not describe a model that can be used: {problems}. "
+        "Mend these values, or fetch the file again."
+    )
+    E026 = (
+        "{path!s} has no section 'char_cnn' (found: {found}), so the model takes word ids of a "
+        "fixed vocabulary. Only models with character input are supported; use one of those."
+    )
+    E027 = (
+        "{path!s} was written in version {found} of the format, but this release of spacy-elmo "
+        "reads version {expected}. Upgrade spacy-elmo to read it."
+    )
+    E028 = (
+        "{path!s} is an HDF5 file, and the package h5py, which is needed for these, cannot be "
+        "imported ({problem}). Install it: pip install h5py."
+    )
+    E029 = (
+        "The model cannot be written in the format {format!r}, which cannot hold it: {problems}. "
+        "Write it in the format 'native', which holds every model."
+    )
+    E030 = (
+        "{path!s} was refused: it is a pickle that asks for more than tensors ({problem}). Nothing "
+        "of it was run. Do not load it by other means either unless you trust where it is from."
+    )
+    E031 = (
+        "{path!s} describes a model with {part} {found!r}, which is not supported; {expected} is. "
+        "Use another model of that collection."
+    )
+    E032 = "{path!s}, line {line}: found {found!r}, expected {expected}. Fetch the file again."
+    E033 = (
+        "The dictionary {path!s} does not fit the model: {problems}. "
+        "Check that dictionary and weights belong to the same model."
+    )
+    E034 = (
+        "{path!s} cannot be replaced by a model: {found}. "
+        "Name a folder that does not exist yet, is empty, or holds nothing but such a model."
+    )
+    E035 = "{name} is {found!r}, but one of {expected} is expected. Give one of these."
+    E036 = (
+        "The model cannot be stored with {name}={found!r}: {problems}. "
+        "Store it as float32."
+    )
+    E037 = (
+        "{path!s} cannot be read as a zip with a model: {problem}. "
+        "Fetch it again, or unpack it and give the folder."
+    )
+    E038 = (
+        "The softmax does not fit its vocabulary: {problems}. "
+        "Every row of the softmax needs its word; load and save them together."
+    )
+    E039 = "{path!s} could not be written: {problem}. Check the path, rights and free space."
+
+    # Language model and training: 050-059
+    E050 = (
+        "The model has no softmax, so it cannot score text. Expected a model whose folder has "
+        "the tensor softmax.weight and a vocabulary.txt, loaded with softmax=True. Models of "
+        "other origin have none: train one with `pretrain --init`."
+    )
+    E051 = "The training configuration is not valid: {problems}. Mend these values and start again."
+    E052 = (
+        "There is no checkpoint to resume from: {path} does not exist. Start the run without "
+        "--resume, or name the output folder of the run that is to go on."
+    )
+    E053 = (
+        "The checkpoint {path} cannot be used: {problem}. Start the run anew, or put a whole "
+        "checkpoint of this version there."
+    )
+    E054 = (
+        "{n} steps in a row, up to step {step}, had a loss or gradient that is not finite or far "
+        "above the recent mean, and were not taken. Lower training.learn_rate or "
+        "training.clip_norm and resume from the last checkpoint."
+    )
+
+    E055 = (
+        "{path} holds the checkpoint of a run already. Give --resume to go on with it, or "
+        "choose another output folder."
+    )
+    E056 = (
+        "The settings differ from those of the run that is to go on: {differences}. Leave the "
+        "settings out when resuming, or start a new run in another folder."
+    )
+    E057 = (
+        "The training text is not the one that the run began with: {problems}. Restore it, give "
+        "--allow-changed-corpus to go on with the text prepared before, or start a new run."
+    )
+
+    # Training data, prepared corpora and vocabularies: 060-079
+    E060 = (
+        "No file found for the input {path!s} (looked from {cwd!s}). "
+        "Check the path; quote a glob pattern so that it is matched here and not by the shell."
+    )
+    E061 = (
+        "The input {path!s} is a directory, but files are expected. "
+        "Name the files in it by a pattern, for example '{path!s}/*.txt'."
+    )
+    E062 = (
+        "The input {path!s} cannot be read as training text: it is {what}. Readable are text "
+        "(one tokenised sentence per line), .jsonl, both also as .gz or .xz, and .spacy."
+    )
+    E063 = "No training input was given. Name at least one file or pattern."
+    E064 = (
+        "{path!s}, line {line}: not valid UTF-8 at byte {offset} of the line ({byte}). The file is "
+        "probably in another encoding such as Latin-1 or UTF-16. Convert it to UTF-8 first, for "
+        "example with: iconv -f LATIN1 -t UTF-8."
+    )
+    E065 = (
+        "{path!s}, line {line}: the line contains a NUL character, so the file is probably UTF-16 "
+        "or binary data, but UTF-8 text is expected. Convert it, or leave the file out."
+    )
+    E066 = (
+        "{path!s}: the compressed file is truncated or damaged ({reason}). "
+        "Fetch or write it again; 'gzip -t' or 'xz -t' checks it."
+    )
+    E067 = (
+        "{path!s}: the file has no token in it, but every input must have at least one sentence. "
+        "Leave the file out, or write it again if it should not be empty."
+    )
+    E068 = (
+        '{path!s}, line {line}: {reason}, but a JSON object with the key "text" (a string) or '
+        '"tokens" (a list of strings) is expected on every line. Mend or remove the line.'
+    )
+    E069 = (
+        '{path!s}, line {line}: the JSONL has untokenised "text", but nothing was named to '
+        "tokenise it. Give a language (--lang en) or an installed pipeline (--model "
+        'en_core_web_sm), or put "tokens" in the file.'
+    )
+    E070 = (
+        "The text cannot be tokenised by {name}: {reason}. Give either a language code that spaCy "
+        "knows (--lang en) or the name or path of an installed pipeline (--model en_core_web_sm)."
+    )
+    E071 = (
+        "{path!s}: the file cannot be read as a DocBin ({reason}). It is truncated or was not "
+        "written by DocBin.to_disk; write it again, for example with 'spacy convert'."
+    )
+    E072 = (
+        "{path!s}, line {line}: the line has {found}, but one tokenised sentence per line is "
+        "expected. Split the text into sentences, or give untokenised text as .jsonl with --lang."
+    )
+    E073 = "{path!s}: the file cannot be read ({reason}). Check that it exists and is readable."
+    E074 = (
+        "The setting {name} is {found!r}, but {expected} is expected. "
+        "Give another value and prepare the corpus again."
+    )
+    E075 = (
+        "{path!s} is not a complete prepared corpus: {problem}. "
+        "Prepare the corpus again from its inputs."
+    )
+    E076 = (
+        "The vocabulary file {path!s} cannot be used: {problem}. Expected is UTF-8 text with one "
+        "word per line, either all with a tab and a count after the word or all without."
+    )
+    E077 = (
+        "The vocabulary would have no words: {problem}. "
+        "Lower min_count, raise max_size, or give more text."
+    )
+    E078 = (
+        "{path!s}, line {line}: the text has {found:,} characters, but the pipeline takes at most "
+        "{limit:,}. Split it into several lines, or tokenise with --lang, which has no limit."
+    )
+    E079 = (
+        "{path!s}, lines {lines}: the pipeline failed on one of these texts ({reason}). "
+        "Try the texts with the pipeline alone, or tokenise with --lang instead of --model."
+    )

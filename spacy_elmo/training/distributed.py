@@ -1,0 +1,68 @@
+"""Several processes: who am I, and sums over all. Everything is a no-op in a single process.
+
+Gradients are summed by explicit all-reduce rather than by DistributedDataParallel's hooks: the
+step computes them outside of one autograd graph, on two threads, and the softmax's are sparse.
+The result is the same: every process sees the gradient of the global batch.
+"""
+
+import os
+from typing import List, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+class Group(NamedTuple):
+    """This process among all."""
+
+    rank: int = 0
+    world_size: int = 1
+    device: torch.device = torch.device("cpu")
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process writes files and talks."""
+        return self.rank == 0
+
+    def sum(self, tensors: List[Tensor]) -> None:
+        """Replace tensors by their sums over all processes, in place."""
+        if self.world_size > 1:
+            for tensor in tensors:
+                dist.all_reduce(tensor)
+
+    def sum_values(self, values: List[float]) -> List[float]:
+        """Sums of numbers over all processes."""
+        if self.world_size == 1:
+            return values
+        tensor = torch.tensor(values, dtype=torch.float64, device=self.device)
+        dist.all_reduce(tensor)
+        return tensor.tolist()
+
+    def barrier(self) -> None:
+        """Wait until every process is here."""
+        if self.world_size > 1:
+            dist.barrier()
+
+
+def join(gpu: int = -1) -> Group:
+    """Join the group that torchrun describes, or be alone.
+
+    :param gpu: -1 for the CPU; else the GPU to use, the local rank's under torchrun.
+    """
+    world_size = int(os.environ.get("WORLD_SIZE", "1"))
+    device = torch.device("cpu")
+    if gpu >= 0:
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", gpu)))
+        torch.cuda.set_device(device)
+    if world_size == 1:
+        return Group(device=device)
+    if not dist.is_initialized():
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    return Group(dist.get_rank(), world_size, device)
+
+
+def leave() -> None:
+    """Leave the group at the end of a run."""
+    if dist.is_initialized():
+        dist.destroy_process_group()

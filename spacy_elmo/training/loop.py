@@ -1,0 +1,407 @@
+"""The training loop: batches in, better weights out; logs, evaluations, checkpoints."""
+
+import json
+import math
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+
+from ..bilm.encoder import BiLM
+from ..bilm.lm import NegativeSampler
+from ..bilm.lstm import LSTMState
+from ..bilm.scoring import Perplexity, perplexity
+from ..errors import ElmoError, Errors
+from .batches import Batch, Corpus, Position, sentence_batches
+from .checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from .config import PretrainConfig
+from .distributed import Group
+from .optimizer import Optimizer
+from .step import StepResult, TrainingStep, Workers, nats_to_perplexity
+from .streams import StreamPosition, stream_batches
+from .vocabulary import Vocabulary
+
+LOG_NAME = "log.jsonl"
+#: A step whose loss or gradient is so many times the recent mean is not taken.
+EXPLODING_LOSS, EXPLODING_NORM = 2.0, 100.0
+#: Steps before the recent mean is trusted, and its decay.
+TRUST_AFTER, RECENT_DECAY = 20, 0.98
+MAX_SKIPPED_IN_A_ROW = 50
+
+
+class Progress(NamedTuple):
+    """What is told to the caller after every step.
+
+    :param step: Steps done.
+    :param progress: Share of the run that is done, 0 to 1.
+    :param tokens: Tokens seen.
+    :param tokens_per_second: Speed since the run (or its resumption) began.
+    :param sampled_perplexity: Smoothed, against the sample only; lower than the true one.
+    :param perplexity: The last held-out perplexity, full softmax.
+    """
+
+    step: int
+    progress: float
+    tokens: int
+    tokens_per_second: float
+    sampled_perplexity: float
+    perplexity: Optional[Perplexity]
+
+
+class Trainer:
+    """Trains one model on one corpus.
+
+    :param model: A biLM with a softmax of the vocabulary's size.
+    :param vocabulary: Words of the softmax, with counts.
+    :param corpus: Training text.
+    :param heldout: Sentences to measure perplexity on.
+    :param config: Settings.
+    :param directory: Where checkpoints, logs and models go.
+    :param fingerprint: Identifies the training text; a resumed run must have the same.
+    :param group: This process among all.
+    :param report: Called after every step.
+    """
+
+    def __init__(
+        self,
+        model: BiLM,
+        vocabulary: Vocabulary,
+        corpus: Corpus,
+        heldout: Sequence[Sequence[str]],
+        config: PretrainConfig,
+        directory: Path,
+        *,
+        fingerprint: str = "",
+        group: Group = Group(),
+        threads: int = 0,
+        report: Optional[Callable[[Progress], None]] = None,
+    ) -> None:
+        self.model, self.vocabulary, self.corpus = model, vocabulary, corpus
+        self.heldout, self.config, self.directory = heldout, config, directory
+        self.fingerprint, self.group, self.report = fingerprint, group, report
+        settings = config.training
+        threads = threads or available_cores()
+        on_cpu = group.device.type == "cpu"
+        self.workers = Workers(threads if on_cpu and group.world_size == 1 else 1)
+        counts = torch.from_numpy(vocabulary.counts)
+        self.step_function = TrainingStep(
+            model,
+            NegativeSampler(
+                counts, settings.n_negatives or len(vocabulary), settings.sampling_power
+            ),
+            self.workers,
+            dropout=settings.dropout,
+            seed=settings.seed,
+            matmul_dtype=torch.bfloat16 if settings.bf16 else None,
+        )
+        self.optimizer = Optimizer(model, settings, self.workers)
+        self.total = int(corpus.lengths.sum(dtype="int64") + len(corpus.lengths)) * settings.epochs
+        self.position: Any = Position() if settings.unit == "sentence" else None
+        self.states: Optional[List[List[LSTMState]]] = None
+        self.step = self.tokens = self.predictions = self.skipped = self.skipped_in_a_row = 0
+        self.recent_loss = self.recent_norm = 0.0
+        self.accepted = self.log_bytes = self.stale = 0
+        self.best = math.inf
+        self.seconds = 0.0
+        self.last: Optional[Perplexity] = None
+
+    # -- running -------------------------------------------------------------------------
+
+    def run(self) -> Optional[Perplexity]:
+        """Train to the end; gives the last held-out perplexity of the whole held-out text."""
+        settings = self.config.training
+        started, started_tokens, before = time.monotonic(), self.tokens, self.seconds
+        window: List[float] = []
+        for batch, position in _ahead(self._batches()):
+            if settings.max_steps and self.step >= settings.max_steps:
+                break
+            result = self._take(batch)
+            window.append(sum(result))
+            self.position = position
+            self.step += 1
+            self.tokens += batch.n_tokens
+            self.predictions += batch.n_targets
+            self.seconds = before + time.monotonic() - started
+            speed = (self.tokens - started_tokens) / max(1e-9, time.monotonic() - started)
+            if self.step % settings.log_every == 0:
+                self._log_training(window, speed)
+                window = []
+            stop = False
+            if self.step % settings.eval_every == 0:
+                stop = self._evaluate(settings.eval_tokens)
+            if self.step % settings.checkpoint_every == 0:
+                self.save()
+            if self.report is not None:
+                self.report(
+                    Progress(
+                        self.step,
+                        self._progress(),
+                        self.tokens,
+                        speed,
+                        nats_to_perplexity(self.recent_loss),
+                        self.last,
+                    )
+                )
+            if stop:
+                break
+        self._evaluate(0)
+        self.save()
+        return self.last
+
+    def close(self) -> None:
+        """End the threads."""
+        self.workers.close()
+
+    def _progress(self) -> float:
+        done = self.predictions / max(1, self.total)
+        if self.config.training.max_steps:
+            done = max(done, self.step / self.config.training.max_steps)
+        return min(1.0, done)
+
+    def _batches(self) -> Iterator[Tuple[Batch, Any]]:
+        s = self.config.training
+        common: Dict[str, Any] = {
+            "seed": s.seed,
+            "batch_tokens": s.batch_tokens,
+            "epochs": s.epochs,
+            "position": self.position,
+            "rank": self.group.rank,
+            "world_size": self.group.world_size,
+        }
+        if s.unit == "stream":
+            return stream_batches(self.corpus, self.vocabulary, steps=s.stream_steps, **common)
+        return sentence_batches(self.corpus, self.vocabulary, **common)
+
+    def _take(self, batch: Batch) -> Tuple[float, float]:
+        """One step; gives the mean sampled loss of each direction."""
+        s = self.config.training
+        train_encoder = self.step >= s.freeze_steps
+        result: StepResult = self.step_function(
+            batch,
+            self.step,
+            scale=s.loss_scale,
+            initial=self.states,
+            train_encoder=train_encoder,
+        )
+        if s.unit == "stream":
+            self.states = result.states
+        rows = result.row_gradient
+        assert rows is not None
+        self.group.sum([rows.weight, rows.bias])
+        if train_encoder:
+            self.group.sum([self.optimizer.flat.grad])
+        sums = self.group.sum_values(list(result.losses))
+        losses = (sums[0] / batch.n_targets, sums[1] / batch.n_targets)
+        loss = sum(losses) / 2
+        norm = self.optimizer.norm(rows, train_encoder)
+        if self._is_bad(loss, norm):
+            self.skipped += 1
+            self.skipped_in_a_row += 1
+            self._log({"event": "skipped", "step": self.step, "loss": loss, "norm": norm})
+            if self.skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
+                raise ElmoError(Errors.E054.format(n=self.skipped_in_a_row, step=self.step))
+            if s.unit == "stream" and not math.isfinite(loss):
+                self.states = None
+            return losses
+        self.skipped_in_a_row = 0
+        self.accepted += 1
+        decay = min(RECENT_DECAY, 1.0 - 1.0 / self.accepted)
+        self.recent_loss = decay * self.recent_loss + (1.0 - decay) * loss
+        self.recent_norm = decay * self.recent_norm + (1.0 - decay) * norm
+        rate = s.learn_rate_at(self.step, self._progress())
+        self.optimizer.step(rows, norm, rate, train_encoder)
+        return losses
+
+    def _is_bad(self, loss: float, norm: float) -> bool:
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            return True
+        if self.accepted < TRUST_AFTER:
+            return False
+        return (
+            loss > EXPLODING_LOSS * self.recent_loss or norm > EXPLODING_NORM * self.recent_norm
+        )
+
+    # -- evaluation ----------------------------------------------------------------------
+
+    def _evaluate(self, n_tokens: int) -> bool:
+        """Measure, keep the model if it is the best so far; True if it is time to stop."""
+        if not self.heldout:
+            if self.group.is_first:
+                self._save_model("model-last")
+            return False
+        stop = False
+        if self.group.is_first:
+            self.model.reset_states()
+            sentences = spread(self.heldout, n_tokens) if n_tokens else list(self.heldout)
+            self.last = perplexity(
+                self.model, self.vocabulary, sentences, executor=self.workers.executor
+            )
+            self._log(
+                {
+                    "event": "heldout",
+                    "step": self.step,
+                    "tokens": self.tokens,
+                    "seconds": round(self.seconds, 1),
+                    **self.last.to_dict(),
+                }
+            )
+            if n_tokens == 0:
+                self._save_model("model-last")
+            elif self.last.average < self.best:
+                self.best, self.stale = self.last.average, 0
+                self._save_model("model-best")
+            else:
+                self.stale += 1
+            stop = bool(self.config.training.patience) and (
+                self.stale >= self.config.training.patience
+            )
+        return bool(self.group.sum_values([float(stop)])[0])
+
+    def _save_model(self, name: str) -> None:
+        files = self.model.to_files()
+        files.config.meta.update(self._training_facts())
+        from ..bilm.io import write_model
+
+        write_model(files, self.directory / name)
+
+    def _training_facts(self) -> Dict[str, Any]:
+        facts: Dict[str, Any] = {
+            "steps": self.step,
+            "tokens": self.tokens,
+            "seconds": round(self.seconds, 1),
+            "settings": self.config.to_dict()["training"],
+            "corpus_fingerprint": self.fingerprint,
+        }
+        if self.last is not None:
+            facts["heldout"] = self.last.to_dict()
+        return {"training": facts}
+
+    # -- log and checkpoints -------------------------------------------------------------
+
+    def _log_training(self, window: Sequence[float], speed: float) -> None:
+        loss = sum(window) / (2 * len(window))
+        self._log(
+            {
+                "event": "train",
+                "step": self.step,
+                "tokens": self.tokens,
+                "progress": round(self._progress(), 6),
+                "sampled_loss": loss,
+                "sampled_perplexity": nats_to_perplexity(loss),
+                "norm": self.recent_norm,
+                "learn_rate": self.config.training.learn_rate_at(self.step, self._progress()),
+                "skipped": self.skipped,
+                "tokens_per_second": round(speed, 1),
+            }
+        )
+
+    def _log(self, line: Dict[str, Any]) -> None:
+        if not self.group.is_first:
+            return
+        with open(self.directory / LOG_NAME, "a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+            self.log_bytes = file.tell()
+
+    def save(self) -> None:
+        """Write a checkpoint."""
+        if not self.group.is_first:
+            return
+        tensors = {f"model.{name}": t for name, t in self.model.state_dict().items()}
+        for name, t in self.optimizer.state_tensors().items():
+            tensors[f"optimizer.{name}"] = t
+        for k, direction in enumerate(self.states or []):
+            for number, state in enumerate(direction):
+                tensors[f"state.{k}.{number}.hidden"] = state.hidden
+                tensors[f"state.{k}.{number}.cell"] = state.cell
+        facts = {name: getattr(self, name) for name in _FACTS}
+        facts["last"] = None if self.last is None else self.last.to_dict()
+        facts["position"] = self.position
+        facts["config"] = self.config.to_dict()
+        facts["fingerprint"] = self.fingerprint
+        save_checkpoint(self.directory, Checkpoint(tensors, facts))
+
+    def resume(self) -> None:
+        """Go on from the checkpoint in the run's directory.
+
+        :raises ElmoError: E052, E053 if there is no good checkpoint.
+        """
+        tensors, facts = load_checkpoint(self.directory)
+        parts: Dict[str, Dict[str, torch.Tensor]] = {"model": {}, "optimizer": {}, "state": {}}
+        for name, tensor in tensors.items():
+            part, _, rest = name.partition(".")
+            parts[part][rest] = tensor
+        with torch.no_grad():
+            for name, parameter in self.model.state_dict().items():
+                parameter.copy_(parts["model"][name])
+        self.optimizer.load_state_tensors(parts["optimizer"])
+        for name in _FACTS:
+            setattr(self, name, facts[name])
+        self.last = None if facts["last"] is None else Perplexity(**facts["last"])
+        kind = Position if self.config.training.unit == "sentence" else StreamPosition
+        if facts["position"] is not None:
+            self.position = kind(
+                *(tuple(p) if isinstance(p, list) else p for p in facts["position"])
+            )
+        states = parts["state"]
+        if states:
+            device = self.group.device
+            self.states = [
+                [
+                    LSTMState(
+                        states[f"{k}.{number}.hidden"].to(device),
+                        states[f"{k}.{number}.cell"].to(device),
+                    )
+                    for number in range(self.config.model.lstm.n_layers)
+                ]
+                for k in range(2)
+            ]
+        log = self.directory / LOG_NAME
+        # Lines behind the checkpoint will be written again.
+        if self.group.is_first and log.exists() and log.stat().st_size > self.log_bytes:
+            os.truncate(log, self.log_bytes)
+
+
+#: Plain attributes of the trainer that a checkpoint holds.
+_FACTS = (
+    "step",
+    "tokens",
+    "predictions",
+    "skipped",
+    "skipped_in_a_row",
+    "recent_loss",
+    "recent_norm",
+    "accepted",
+    "log_bytes",
+    "stale",
+    "best",
+    "seconds",
+)
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def spread(sentences: Sequence[Sequence[str]], n_tokens: int) -> List[Sequence[str]]:
+    """About `n_tokens` tokens' worth of sentences, evenly from the whole text."""
+    total = sum(len(s) for s in sentences)
+    share = min(1.0, n_tokens / max(1, total))
+    return [s for i, s in enumerate(sentences) if int((i + 1) * share) > int(i * share)]
+
+
+def _ahead(batches: Iterator[Tuple[Batch, Any]]) -> Iterator[Tuple[Batch, Any]]:
+    """Make the next batch while the present one is worked on."""
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(next, batches, None)
+        while True:
+            item = future.result()
+            if item is None:
+                return
+            future = pool.submit(next, batches, None)
+            yield item
