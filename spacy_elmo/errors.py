@@ -195,6 +195,11 @@ class Errors(metaclass=_Coded):
         "--allow-changed-corpus to go on with the text prepared before, or start a new run."
     )
 
+    E058 = (
+        "The vocabulary of the softmax lacks {missing}. Expected the entries <S>, </S> and <UNK> "
+        "among its words; a softmax of other origin cannot score text here."
+    )
+
     # Training data, prepared corpora and vocabularies: 060-079
     E060 = (
         "No file found for the input {path!s} (looked from {cwd!s}). "

@@ -127,7 +127,7 @@ class ConvolveMax(torch.autograd.Function):
             n_windows, n_words = windows.shape[:2]
             d_values = grad.new_empty(n_windows, n_words, count)
             for position in range(n_windows):
-                torch.mul(d_best, winner == position, out=d_values[position])
+                torch.eq(winner, position, out=d_values[position]).mul_(d_best)
             d_flat_values = d_values.view(-1, count)
             rows = windows.flatten(0, 1)
             if dtype is None:
@@ -157,11 +157,16 @@ def _windows(embedded: Tensor, width: int, n_positions: int) -> Tensor:
 
 
 def _argmax(values: Tensor) -> Tuple[Tensor, Tensor]:
-    """Maximum over the first axis and where it stands first (torch's own is scalar code)."""
+    """Maximum over the first axis and where it stands first, as floats.
+
+    torch's own is scalar code, and comparisons that write booleans are several times slower
+    than those that write floats.
+    """
     best = values[0].clone()
-    winner = torch.zeros_like(best, dtype=torch.uint8)
+    winner, better = torch.zeros_like(best), torch.empty_like(best)
     for position in range(1, values.shape[0]):
-        winner.masked_fill_(values[position] > best, position)
+        torch.gt(values[position], best, out=better)
+        torch.maximum(winner, better.mul_(position), out=winner)
         torch.maximum(best, values[position], out=best)
     return best, winner
 
@@ -230,31 +235,38 @@ class CharCNN(nn.Module):
                 cnn.word_dim + cnn.n_filters, config.lstm.projection_dim, device
             )
 
-    def forward(self, chunk: WordChunk, matmul_dtype: Optional[torch.dtype] = None) -> Tensor:
-        """Encode one chunk of words.
+    def forward(
+        self, chunks: Sequence[WordChunk], matmul_dtype: Optional[torch.dtype] = None
+    ) -> Tensor:
+        """Encode words, chunk by chunk up to the maximum, then all at once.
 
-        :param chunk: Words of similar length.
-        :param matmul_dtype: Precision of the products of the convolutions, if not float32.
-        :returns: One vector a word. *Shape:* ``(n_words, P)``
+        :param chunks: Words of similar length each.
+        :param matmul_dtype: Precision of the products of the convolutions, if not the weights'.
+        :returns: One vector a word, in the order of the chunks. *Shape:* ``(n_words, P)``
         """
         filters = [p for conv in self.conv for p in (conv.weight, conv.bias)]
-        x = ConvolveMax.apply(
-            chunk.ids, chunk.n_positions, self.char_embedding, matmul_dtype, *filters
-        )
+        pooled = [
+            ConvolveMax.apply(
+                chunk.ids, chunk.n_positions, self.char_embedding, matmul_dtype, *filters
+            )
+            for chunk in chunks
+        ]
+        x = torch.cat(pooled)
         x = x.relu() if self.config.activation == "relu" else x.tanh()
         for layer in self.highway:
             x = layer(x)
-        if self.word_embedding is not None and chunk.words is not None:
-            x = torch.cat([self.word_embedding[chunk.words], x], dim=1)
+        if self.word_embedding is not None:
+            rows = torch.cat([chunk.words for chunk in chunks if chunk.words is not None])
+            x = torch.cat([self.word_embedding[rows], x], dim=1)
         return x if self.projection is None else self.projection(x)
 
     def encode(
         self, chunks: Sequence[WordChunk], matmul_dtype: Optional[torch.dtype] = None
     ) -> Tensor:
-        """Encode chunks of words and put the vectors into the order of the batch's list.
+        """Encode words and put the vectors into the order of the batch's list.
 
         *Shape:* ``(n_words, P)``
         """
-        vectors = torch.cat([self(chunk, matmul_dtype) for chunk in chunks])
+        vectors = self(chunks, matmul_dtype)
         order = torch.cat([chunk.index for chunk in chunks])
         return torch.empty_like(vectors).index_copy(0, order, vectors)

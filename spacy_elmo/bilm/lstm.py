@@ -208,7 +208,7 @@ class ProjectedLSTM(torch.autograd.Function):
         d_x = _mm(factors, w_in, dtype) if ctx.needs_input_grad[0] else None
         d_w_in = _mm(factors.t(), x, dtype)
         d_w_rec = _mm(factors.t(), previous_h, dtype)
-        d_bias = factors.sum(0)
+        d_bias = factors.t().mv(x.new_ones(x.shape[0]))
         d_w_proj = _mm(d_projected.t(), gated, dtype) if w_proj is not None else None
         return d_x, d_w_in, d_w_rec, d_bias, d_w_proj, None, None, None, None, None
 
@@ -217,8 +217,10 @@ def _inside(values: Tensor, clip: Optional[float]) -> Optional[Tensor]:
     """Mask of the values that a clamp left alone, or None if it touched none of them."""
     if clip is None:
         return None
-    keep = values.abs() < clip
-    return None if bool(keep.all()) else keep.to(values.dtype)
+    low, high = values.aminmax()
+    if bool(low > -clip) and bool(high < clip):
+        return None
+    return (values.abs() < clip).to(values.dtype)
 
 
 def _shifted(values: Tensor, first: Tensor, sizes: Sequence[int]) -> Tensor:

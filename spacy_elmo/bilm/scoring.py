@@ -2,7 +2,7 @@
 
 import math
 from concurrent.futures import Executor
-from typing import Dict, Iterator, List, NamedTuple, Optional, Protocol, Sequence
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -12,11 +12,28 @@ from .encoder import BiLM
 from .lm import LOGITS_BYTES, full_log_probabilities
 
 
-class WordIds(Protocol):
-    """What scoring needs of a vocabulary: ids of tokens, the unknown word's for others."""
+BOS, EOS, UNK = "<S>", "</S>", "<UNK>"
+
+
+class SoftmaxWords:
+    """Rows of the softmax by word.
+
+    Text that is spelled like a special entry is not special: it scores as unknown.
+
+    :param entries: Words with counts, in the order of the rows.
+    :raises ElmoError: E058 if a boundary or the unknown word is missing.
+    """
+
+    def __init__(self, entries: Sequence[Tuple[str, int]]) -> None:
+        self._ids = {word: k for k, (word, _) in enumerate(entries)}
+        missing = [word for word in (BOS, EOS, UNK) if word not in self._ids]
+        if missing:
+            raise ElmoError(Errors.E058.format(missing=", ".join(missing)))
+        self.bos, self.eos, self.unknown = (self._ids.pop(word) for word in (BOS, EOS, UNK))
 
     def ids(self, tokens: Sequence[str]) -> np.ndarray:
-        """Softmax ids of tokens."""
+        """Row of each token, the unknown word's for those that have none."""
+        return np.array([self._ids.get(token, self.unknown) for token in tokens], np.int64)
 
 
 class SentenceScore(NamedTuple):
@@ -55,9 +72,19 @@ class Perplexity(NamedTuple):
         return dict(self._asdict())
 
 
+def softmax_words(model: BiLM) -> SoftmaxWords:
+    """The words that a model can predict.
+
+    :raises ElmoError: E050 if the model has no softmax.
+    """
+    if model.softmax is None or model.vocabulary is None:
+        raise ElmoError(Errors.E050)
+    return SoftmaxWords(model.vocabulary)
+
+
 def score_sentences(
     model: BiLM,
-    vocabulary: WordIds,
+    words: SoftmaxWords,
     sentences: Sequence[Sequence[str]],
     *,
     limit: int = LOGITS_BYTES,
@@ -65,12 +92,14 @@ def score_sentences(
     """Score a batch of sentences, each from the model's own initial state.
 
     :param model: A model with its softmax.
-    :param vocabulary: Gives the softmax ids of words.
+    :param words: What :func:`softmax_words` gives for the model.
     :param limit: Bytes of logits that may exist at once.
     :raises ElmoError: E050 if the model has no softmax.
     """
     if model.softmax is None:
         raise ElmoError(Errors.E050)
+    if not sentences:
+        return []
     with torch.no_grad():
         top = model(sentences)[-1]
         width = model.config.lstm.projection_dim
@@ -78,9 +107,9 @@ def score_sentences(
         first = np.cumsum(sizes) - sizes
         keep = np.ones(int(sizes.sum()), bool)
         keep[first + sizes - 1] = False
-        ids = [vocabulary.ids(s) for s in sentences]
-        forward_targets = np.concatenate([np.concatenate((i, [1])) for i in ids])
-        backward_targets = np.concatenate([np.concatenate(([0], i)) for i in ids])
+        ids = [words.ids(s) for s in sentences]
+        forward_targets = np.concatenate([np.concatenate((i, [words.eos])) for i in ids])
+        backward_targets = np.concatenate([np.concatenate(([words.bos], i)) for i in ids])
         # The forward output at the last boundary and the backward one at the first predict
         # nothing that belongs to the sentence.
         rows = torch.from_numpy(np.flatnonzero(keep)).to(top.device)
@@ -99,27 +128,25 @@ def score_sentences(
 
 def perplexity(
     model: BiLM,
-    vocabulary: WordIds,
     sentences: Sequence[Sequence[str]],
     *,
-    unknown: int = 2,
     batch_tokens: int = 1024,
     executor: Optional[Executor] = None,
 ) -> Perplexity:
     """Perplexity of a text under the full softmax.
 
-    :param unknown: Softmax id of the unknown word.
     :param batch_tokens: Tokens that are scored at a time.
     :param executor: Scores batches in parallel, if given.
     """
+    words = softmax_words(model)
     batches = list(_batches(sentences, batch_tokens))
 
     def sums(batch: List[Sequence[str]]) -> List[float]:
-        scores = score_sentences(model, vocabulary, batch)
+        scores = score_sentences(model, words, batch)
         return [
             math.fsum(float(s.forward.sum(dtype=np.float64)) for s in scores),
             math.fsum(float(s.backward.sum(dtype=np.float64)) for s in scores),
-            float(sum((vocabulary.ids(s) == unknown).sum() for s in batch)),
+            float(sum((words.ids(s) == words.unknown).sum() for s in batch)),
         ]
 
     parts = list(executor.map(sums, batches) if executor is not None else map(sums, batches))
@@ -127,7 +154,7 @@ def perplexity(
     n_tokens = sum(len(s) for s in sentences)
     n = n_tokens + len(sentences)
     losses = (-forward / n, -backward / n, -(forward + backward) / (2 * n))
-    assert model.softmax is not None
+    assert model.softmax is not None  # or softmax_words had raised
     return Perplexity(
         *(math.exp(loss) if loss < 700 else math.inf for loss in losses),
         n_tokens,

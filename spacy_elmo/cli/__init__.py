@@ -2,7 +2,7 @@
 
 from spacy.cli._util import app
 
-from . import convert, info  # noqa: F401  (each registers its command)
+from . import convert, info, perplexity, pretrain  # noqa: F401  (each registers its command)
 from ._app import elmo_cli
 
 __all__ = ["elmo_cli"]

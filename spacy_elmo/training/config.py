@@ -17,6 +17,8 @@ class TrainingConfig:
     :param stream_steps: Length of the pieces that streams are cut into.
     :param epochs: Passes over the text.
     :param max_steps: Stop (and end the learn-rate schedule) after so many steps, 0 for none.
+    :param max_minutes: The same by the clock, 0 for none. The learn rate falls in time, whatever
+        the machine's speed; but two such runs are not equal to the bit.
     :param vocabulary_size: Words of the softmax at most, the three special ones included.
     :param min_count: Rarer words are left out of the softmax.
     :param n_negatives: Expected sample of the softmax; 0 for the full softmax.
@@ -50,6 +52,7 @@ class TrainingConfig:
     stream_steps: int = 20
     epochs: int = 1
     max_steps: int = 0
+    max_minutes: float = 0.0
     vocabulary_size: int = 50_003
     min_count: int = 1
     n_negatives: int = 8192
@@ -111,6 +114,8 @@ class TrainingConfig:
             problems.append(f"vocabulary_size is {self.vocabulary_size}, it must be 4 or more")
         if not 0.0 <= self.dropout < 1.0:
             problems.append(f"dropout is {self.dropout}, it must be from 0 to below 1")
+        if self.max_minutes < 0:
+            problems.append(f"max_minutes is {self.max_minutes}, it must be 0 or more")
         if self.learn_rate <= 0:
             problems.append(f"learn_rate is {self.learn_rate}, it must be above 0")
         if problems:

@@ -118,6 +118,8 @@ class Trainer:
         for batch, position in _ahead(self._batches()):
             if settings.max_steps and self.step >= settings.max_steps:
                 break
+            if settings.max_minutes and self.seconds >= 60 * settings.max_minutes:
+                break
             result = self._take(batch)
             window.append(sum(result))
             self.position = position
@@ -125,6 +127,9 @@ class Trainer:
             self.tokens += batch.n_tokens
             self.predictions += batch.n_targets
             self.seconds = before + time.monotonic() - started
+            if settings.max_minutes:  # all processes go by the first one's clock
+                clock = self.seconds if self.group.is_first else 0.0
+                self.seconds = self.group.sum_values([clock])[0]
             speed = (self.tokens - started_tokens) / max(1e-9, time.monotonic() - started)
             if self.step % settings.log_every == 0:
                 self._log_training(window, speed)
@@ -147,6 +152,8 @@ class Trainer:
                 )
             if stop:
                 break
+        if self.step % settings.eval_every:
+            self._evaluate(settings.eval_tokens)
         self._evaluate(0)
         self.save()
         return self.last
@@ -159,6 +166,8 @@ class Trainer:
         done = self.predictions / max(1, self.total)
         if self.config.training.max_steps:
             done = max(done, self.step / self.config.training.max_steps)
+        if self.config.training.max_minutes:
+            done = max(done, self.seconds / (60 * self.config.training.max_minutes))
         return min(1.0, done)
 
     def _batches(self) -> Iterator[Tuple[Batch, Any]]:
@@ -237,7 +246,7 @@ class Trainer:
             self.model.reset_states()
             sentences = spread(self.heldout, n_tokens) if n_tokens else list(self.heldout)
             self.last = perplexity(
-                self.model, self.vocabulary, sentences, executor=self.workers.executor
+                self.model, sentences, executor=self.workers.executor
             )
             self._log(
                 {

@@ -15,6 +15,7 @@ from ..bilm.io import read_model
 from ..bilm.lm import Softmax, init_bilm, init_softmax
 from ..bilm.scoring import Perplexity
 from ..errors import ElmoError, ElmoWarning, Errors, Warnings
+from .allocator import keep_freed_memory
 from .checkpoint import CHECKPOINT_NAME, load_checkpoint
 from .config import PretrainConfig
 from .corpus import PreparedCorpus, input_fingerprints, open_prepared, prepare
@@ -130,6 +131,7 @@ def pretrain(
     words = Vocabulary.load(out / VOCABULARY_NAME)
     bilm, config = build_model(config, words, init, init_weights, fresh=not resume)
     bilm.to(group.device)
+    keep_freed_memory()
     limit = config.model.char_cnn.max_characters
     report_ = coverage(corpus.counts(), words, limit, n_tokens=corpus.n_tokens)
     say(Forecast(corpus, report_, config, bilm).text())

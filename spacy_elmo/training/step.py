@@ -216,8 +216,8 @@ class TrainingStep:
 
     def _encode_words(self, part: List[WordChunk]) -> Tensor:
         with torch.set_grad_enabled(torch.is_grad_enabled()):
-            encoder = self.model.token_encoder
-            return torch.cat([encoder(chunk, self.matmul_dtype) for chunk in part])
+            vectors: Tensor = self.model.token_encoder(part, self.matmul_dtype)
+            return vectors
 
     def _backward_words(
         self, parts: List[List[WordChunk]], encoded: List[Tensor], d_vectors: Tensor

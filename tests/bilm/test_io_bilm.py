@@ -11,8 +11,14 @@ import pytest
 import torch
 
 from spacy_elmo.bilm.config import BiLMConfig, CharCNNConfig, LSTMConfig
-from spacy_elmo.bilm.io import ModelFiles, expected_shapes, read_bilm, read_model, write_bilm
-from spacy_elmo.bilm.io import write_model
+from spacy_elmo.bilm.io import (
+    ModelFiles,
+    expected_shapes,
+    read_bilm,
+    read_model,
+    write_bilm,
+    write_model,
+)
 from spacy_elmo.errors import ElmoError, ElmoWarning
 
 from ..util import shared
@@ -40,8 +46,9 @@ def test_arrays_are_transposed_and_gates_reordered(tmp_path: Path) -> None:
     for part, name in (("transform", "transform"), ("gate", "carry")):
         weight = tensors[f"token_encoder.highway.1.{part}.weight"]
         np.testing.assert_array_equal(weight, arrays[f"CNN_high_1/W_{name}"].T)
-        bias = tensors[f"token_encoder.highway.1.{part}.bias"]
-        np.testing.assert_array_equal(bias, arrays[f"CNN_high_1/b_{name}"])
+        np.testing.assert_array_equal(
+            tensors[f"token_encoder.highway.1.{part}.bias"], arrays[f"CNN_high_1/b_{name}"]
+        )
     projection = tensors["token_encoder.projection.weight"]
     np.testing.assert_array_equal(projection, arrays["CNN_proj/W_proj"].T)
     cell = "RNN_1/RNN/MultiRNNCell/Cell1/LSTMCell"
@@ -49,9 +56,9 @@ def test_arrays_are_transposed_and_gates_reordered(tmp_path: Path) -> None:
     in_file = {"input": 0, "candidate": 1, "forget": 2, "output": 3}
     for ours, gate in enumerate(("input", "forget", "output", "candidate")):
         rows, columns = slice(ours * c, (ours + 1) * c), slice(in_file[gate] * c, None)
-        for name, part in (("input_weight", kernel[:p]), ("recurrent_weight", kernel[p:])):
+        for name, half in (("input_weight", kernel[:p]), ("recurrent_weight", kernel[p:])):
             np.testing.assert_array_equal(
-                tensors[f"backward_lstm.1.{name}"][rows], part[:, columns][:, :c].T, err_msg=gate
+                tensors[f"backward_lstm.1.{name}"][rows], half[:, columns][:, :c].T, err_msg=gate
             )
         # The bias of the forget gate is raw, 1.0 is added when it is used.
         np.testing.assert_array_equal(tensors["backward_lstm.1.bias"][rows], bias[columns][:c])
@@ -97,6 +104,7 @@ def test_variants_are_read_and_written_back(
     files = read_model(write_bilm_folder(tmp_path / "in", options, arrays))
     assert check(files.config)
     assert {n: tuple(t.shape) for n, t in files.tensors.items()} == expected_shapes(files.config)
+    assert all(t.data_ptr() % 64 == 0 and t.is_contiguous() for t in files.tensors.values())
     write_bilm(files, tmp_path / "out")
     assert json.loads((tmp_path / "out" / "options.json").read_text()) == options
     written = read_hdf5(tmp_path / "out" / "model.hdf5")
@@ -169,7 +177,11 @@ def test_foreign_arrays_are_left_out_with_a_warning(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "damage, code, shown",
     [
-        ({"CNN/W_cnn_1": (1, 2, 3, 6)}, "E024", r"CNN/W_cnn_1 is \(1, 2, 3, 6\), expected .1, 2, 3, 5"),
+        (
+            {"CNN/W_cnn_1": (1, 2, 3, 6)},
+            "E024",
+            r"CNN/W_cnn_1 is \(1, 2, 3, 6\), expected .1, 2, 3, 5",
+        ),
         ({"char_embed": (262, 3)}, "E024", r"char_embed is \(262, 3\), expected \(261, 3\)"),
         ({"CNN_proj/W_proj": None}, "E024", r"missing: CNN_proj/W_proj \(7, 4\)"),
         ({"CNN_high_2/W_carry": (7, 7)}, "E024", r"unexpected: CNN_high_2/W_carry \(7, 7\)"),

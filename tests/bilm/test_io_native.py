@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from spacy_elmo.bilm.config import BiLMConfig, CharCNNConfig, LSTMConfig
+from spacy_elmo.bilm.config import PRESETS, BiLMConfig, CharCNNConfig, LSTMConfig
 from spacy_elmo.bilm.io import (
     ModelFiles,
     count_parameters,
@@ -24,7 +24,6 @@ from spacy_elmo.bilm.io import (
     read_native,
     write_native,
 )
-from spacy_elmo.bilm.config import PRESETS
 from spacy_elmo.errors import ElmoError
 
 from .writers import CHARACTERS, WORDS
@@ -114,7 +113,7 @@ def test_config_file_describes_itself(tmp_path: Path) -> None:
 
 def test_shapes_of_the_published_models() -> None:
     totals = {name: sum(count_parameters(c).values()) for name, c in PRESETS.items()}
-    assert totals["small"] == 13_593_296 + 0
+    assert totals["small"] == 13_593_296
     assert totals["medium"] == 28_027_728
     assert totals["original"] == 93_600_848
 
@@ -134,11 +133,20 @@ def mapped_ranges(name: str) -> List[Tuple[int, int]]:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
 def test_weights_are_mapped_not_copied(tmp_path: Path) -> None:
-    write_native(make(), tmp_path / "m")
+    cnn = CharCNNConfig(((1, 16), (3, 16)), embedding_dim=16, n_highway=1)
+    write_native(make(BiLMConfig(cnn, LSTMConfig(32, 16))), tmp_path / "m")
     tensors = read_native(tmp_path / "m").tensors
     ranges = mapped_ranges("m/model.safetensors")
     for name, tensor in tensors.items():
         assert any(start <= tensor.data_ptr() < stop for start, stop in ranges), name
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_weights_are_aligned_as_in_memory_of_torch(tmp_path: Path, dtype: str) -> None:
+    # Else the last bits of vectors would depend on the file that the weights were read from.
+    write_native(make(), tmp_path / "m", dtype=dtype)
+    for name, tensor in read_native(tmp_path / "m").tensors.items():
+        assert tensor.data_ptr() % 64 == 0, name
 
 
 def test_changing_weights_does_not_change_the_file(tmp_path: Path) -> None:
@@ -353,7 +361,8 @@ def test_overwriting_leaves_nothing_of_the_old_model(tmp_path: Path) -> None:
     write_native(make(seed=1), tmp_path / "m")
     assert not (tmp_path / "m" / "vocabulary.txt").exists()
     assert torch.equal(
-        read_native(tmp_path / "m").tensors["forward_lstm.0.bias"], make(seed=1).tensors["forward_lstm.0.bias"]
+        read_native(tmp_path / "m").tensors["forward_lstm.0.bias"],
+        make(seed=1).tensors["forward_lstm.0.bias"],
     )
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
 
@@ -397,6 +406,33 @@ def test_failure_while_writing_keeps_the_old_model(
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
     tensors = read_native(tmp_path / "m").tensors
     assert torch.equal(tensors["forward_lstm.0.bias"], make().tensors["forward_lstm.0.bias"])
+
+
+def without_exchange(*args: Any, **kwargs: Any) -> None:
+    raise OSError("no such function here")
+
+
+def test_folders_are_replaced_where_the_system_cannot_swap_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ctypes.CDLL", without_exchange)
+    write_native(make(), tmp_path / "m")
+    write_native(make(seed=1), tmp_path / "m")
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+    rename = Path.rename
+
+    def fails_for_the_new_folder(self: Path, target: Path) -> Path:
+        if self.suffix == ".tmp":
+            raise OSError(13, "Permission denied")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", fails_for_the_new_folder)
+    with pytest.raises(ElmoError, match="E039.*Permission denied"):
+        write_native(make(seed=2), tmp_path / "m")
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+    name = "forward_lstm.0.bias"
+    bias = read_native(tmp_path / "m").tensors[name]
+    assert torch.equal(bias, make(seed=1).tensors[name])
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="swaps folders in one step")

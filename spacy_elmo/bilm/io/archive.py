@@ -24,7 +24,7 @@ def unpacked(path: Path) -> Iterator[Path]:
     try:
         with zipfile.ZipFile(path) as archive, tempfile.TemporaryDirectory() as temp:
             for info in _members(archive, path):
-                target = Path(temp) / PurePosixPath(info.filename).name
+                target = Path(temp) / _inner_path(info).name
                 with archive.open(info) as source, target.open("wb") as out:
                     shutil.copyfileobj(source, out, 1 << 20)
             yield Path(temp)
@@ -33,20 +33,20 @@ def unpacked(path: Path) -> Iterator[Path]:
 
 
 def _members(archive: zipfile.ZipFile, path: Path) -> List[zipfile.ZipInfo]:
-    folders: Dict[str, List[zipfile.ZipInfo]] = {}
+    folders: Dict[PurePosixPath, List[zipfile.ZipInfo]] = {}
     for info in archive.infolist():
-        name = PurePosixPath(info.filename.replace("\\", "/"))
+        inner = _inner_path(info)
         # Archives made on a Mac have a shadow of every file.
-        hidden = any(part == "__MACOSX" or part.startswith(".") for part in name.parts[:-1])
-        if not info.is_dir() and not hidden and not name.name.startswith("."):
-            folders.setdefault(str(name.parent), []).append(info)
-    models = [
-        infos
-        for infos in folders.values()
-        if recognise([PurePosixPath(i.filename.replace("\\", "/")).name for i in infos])
-    ]
+        hidden = inner.name.startswith(".") or "__MACOSX" in inner.parts
+        if not info.is_dir() and not hidden:
+            folders.setdefault(inner.parent, []).append(info)
+    models = [m for m in folders.values() if recognise([_inner_path(i).name for i in m])]
     if len(models) != 1:
         names = ", ".join(archive.namelist()[:12]) or "nothing"
         problem = f"it holds {len(models) or 'no'} models (files: {names})"
         raise ElmoError(Errors.E037.format(path=path, problem=problem))
     return models[0]
+
+
+def _inner_path(info: zipfile.ZipInfo) -> PurePosixPath:
+    return PurePosixPath(info.filename.replace("\\", "/"))

@@ -8,7 +8,7 @@ output; ours are input, forget, output, candidate.
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Dict, Tuple, Union
+from typing import Any, Callable, Dict, List, Tuple, Union
 
 import numpy as np
 import torch
@@ -155,7 +155,9 @@ def _import(config: BiLMConfig, load: Callable[[str], np.ndarray]) -> Dict[str, 
     tensors: Dict[str, Tensor] = {}
 
     def keep(name: str, array: np.ndarray) -> None:
-        tensors[name] = torch.from_numpy(np.ascontiguousarray(array))
+        # Into memory of torch, which is aligned better than that of numpy.
+        tensors[name] = torch.empty(array.shape)
+        tensors[name].numpy()[...] = array
 
     token = "token_encoder"
     keep(f"{token}.char_embedding", load("char_embed"))
@@ -174,24 +176,24 @@ def _import(config: BiLMConfig, load: Callable[[str], np.ndarray]) -> Dict[str, 
     for direction, name in enumerate(_DIRECTIONS):
         for layer in range(config.lstm.n_layers):
             cell = _cell(direction, layer)
-            both, bias = _import_gates(load(f"{cell}/W_0"), load(f"{cell}/B"))
-            keep(f"{name}.{layer}.input_weight", both[0])
-            keep(f"{name}.{layer}.recurrent_weight", both[1])
-            keep(f"{name}.{layer}.bias", bias)
+            parts = ("input_weight", "recurrent_weight")
+            for part, weight in zip(parts, _import_gates(load(f"{cell}/W_0"))):
+                tensors[f"{name}.{layer}.{part}"] = weight
+            blocks = load(f"{cell}/B").reshape(4, -1)
+            keep(f"{name}.{layer}.bias", blocks[list(_GATES)].reshape(-1))
             if config.lstm.has_projection:
                 keep(f"{name}.{layer}.projection_weight", load(f"{cell}/W_P_0").T)
     return tensors
 
 
-def _import_gates(kernel: np.ndarray, bias: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-    """``(2P, 4C)`` and ``(4C,)`` of the file to ``(2, 4C, P)`` and ``(4C,)`` in our order."""
-    p, c = kernel.shape[0] // 2, len(bias) // 4
-    # Input or recurrent, of P; gate, of C  ->  input or recurrent; gate, of C; of P
-    blocks = kernel.reshape(2, p, 4, c).transpose(0, 2, 3, 1)
-    both = np.empty((2, 4, c, p), np.float32)
-    for gate, source in enumerate(_GATES):
-        both[:, gate] = blocks[:, source]
-    return both.reshape(2, 4 * c, p), bias.reshape(4, c)[list(_GATES)].reshape(-1)
+def _import_gates(kernel: np.ndarray) -> Tuple[Tensor, Tensor]:
+    """``(2P, 4C)`` of the file to the two parts, each ``(4C, P)`` in our order of gates."""
+    p, c = kernel.shape[0] // 2, kernel.shape[1] // 4
+    parts = torch.empty(4 * c, p), torch.empty(4 * c, p)
+    for half, part in zip((kernel[:p], kernel[p:]), parts):
+        for gate, source in enumerate(_GATES):
+            part.numpy()[gate * c : (gate + 1) * c] = half[:, source * c : (source + 1) * c].T
+    return parts
 
 
 def _export(
@@ -224,8 +226,8 @@ def _export(
                 store(f"{cell}/W_P_0", array(f"{name}.{layer}.projection_weight").T)
 
 
-def _export_gates(parts: "list[np.ndarray]", bias: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-    """The inverse of :func:`_import_gates`."""
+def _export_gates(parts: List[np.ndarray], bias: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+    """Kernel ``(2P, 4C)`` and bias ``(4C,)`` of the file from the two parts and the bias."""
     c, p = len(bias) // 4, parts[0].shape[1]
     kernel = np.empty((2, p, 4, c), np.float32)
     out = np.empty((4, c), np.float32)

@@ -4,13 +4,11 @@ Reading maps the weights into memory: no copy is made of float32 weights, pages 
 they are first used, and processes that load the same model share them.
 """
 
-import shutil
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple, Union
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from ...errors import ElmoError, Errors
@@ -25,6 +23,7 @@ from .dictionaries import (
     read_dictionaries,
     read_vocabulary,
 )
+from .safetensors_file import aligned, write_safetensors
 from .sniff import dump_json, foreign_file, read_json
 from .weights import (
     SOFTMAX_BIAS,
@@ -64,7 +63,8 @@ _DTYPES = {"float16": torch.float16, "float32": torch.float32}
 def read_native(path: Union[str, Path], softmax: bool = False) -> ModelFiles:
     """Read a native model folder.
 
-    float32 weights are views of the mapped file, all others are converted to float32.
+    float32 weights are views of the mapped file (but for odd sizes, see `safetensors_file`), all
+    others are converted to float32.
 
     :param softmax: Read the softmax and its vocabulary too, where there is one.
     :raises ElmoError: E023 for files that are absent, truncated or foreign, E024 for weights
@@ -78,7 +78,7 @@ def read_native(path: Union[str, Path], softmax: bool = False) -> ModelFiles:
             n_words = _check_contents(file, config, weights_path)
             names = [n for n in _names(file) if softmax or not n.startswith("softmax.")]
             narrow = [n for n in names if file.get_slice(n).get_dtype() != "F32"]
-            tensors = {name: file.get_tensor(name) for name in names if name not in narrow}
+            tensors = {n: aligned(file.get_tensor(n)) for n in names if n not in narrow}
         tensors.update(_widened(weights_path, narrow))
     except (SafetensorError, OSError) as err:
         raise foreign_file(weights_path, "the weights of a model", err) from err
@@ -133,14 +133,9 @@ def write_native(
         texts[VOCABULARY_NAME] = dump_vocabulary(files.vocabulary or [])
     texts[README_NAME] = model_card(files, path)
     with replace_folder(path, OWN_FILES) as folder:
-        try:
-            save_file(stored, folder / WEIGHTS_NAME, metadata={"format": "pt"})
-        except SafetensorError as err:
-            raise ElmoError(Errors.E039.format(path=path, problem=err)) from err
+        write_safetensors(folder / WEIGHTS_NAME, stored)
         for name, text in texts.items():
             (folder / name).write_bytes(text)
-        # safetensors gives no rights to anyone but the owner, whatever the umask.
-        shutil.copymode(folder / CONFIG_NAME, folder / WEIGHTS_NAME)
 
 
 def _read_config(path: Path) -> BiLMConfig:

@@ -1,0 +1,95 @@
+"""``python -m spacy elmo perplexity``"""
+
+import csv
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, List, Optional
+
+import typer
+from wasabi import msg
+
+from ._app import elmo_cli, reports_errors
+
+
+@elmo_cli.command("perplexity")
+@reports_errors
+def perplexity_cli(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model with a softmax")],
+    text: Annotated[
+        List[str], typer.Argument(metavar="TEXT...", help="Files or patterns, as for pretrain")
+    ],
+    lang: Annotated[
+        Optional[str], typer.Option("--lang", "-l", help="Language whose tokenizer cuts raw text")
+    ] = None,
+    pipeline: Annotated[
+        Optional[str], typer.Option("--model", "-m", help="spaCy pipeline that cuts raw text")
+    ] = None,
+    per_token: Annotated[
+        Optional[Path],
+        typer.Option(
+            "--per-token", help="Write log-probabilities of each token as TSV ('-': print)"
+        ),
+    ] = None,
+    batch_tokens: Annotated[
+        int, typer.Option("--batch-tokens", help="Tokens at a time; bounds memory, not results")
+    ] = 1024,
+    as_json: Annotated[bool, typer.Option("--json", "-j", help="Print JSON")] = False,
+) -> None:
+    """
+    Score text with a biLM: perplexity under the full softmax.
+
+    Every word and each sentence's end (backward: its beginning) is scored, words outside of the
+    vocabulary as <UNK>. So perplexities of models with different vocabularies do not compare;
+    the share of unknown words stands beside them. Logarithms are natural.
+    """
+    from ..bilm import BiLM
+    from ..bilm.scoring import perplexity, score_sentences, softmax_words
+    from ..training.readers import expand_inputs, read_documents
+
+    bilm = BiLM.load(model, softmax=True)
+    words = softmax_words(bilm)
+    paths = expand_inputs(text)
+    sentences = [s.tokens for s in read_documents(paths, lang=lang, model=pipeline)]
+    if per_token is None:
+        result = perplexity(bilm, sentences, batch_tokens=batch_tokens)
+        _show(result.to_dict(), as_json)
+        return
+    to_stdout = str(per_token) == "-"
+    temporary = per_token.with_name(per_token.name + ".tmp")
+    file = sys.stdout if to_stdout else open(temporary, "w", encoding="utf-8", newline="")
+    try:
+        writer = csv.writer(file, delimiter="\t", quoting=csv.QUOTE_NONE, escapechar="\\")
+        writer.writerow(["sentence", "position", "token", "forward", "backward"])
+        for number, sentence in enumerate(sentences):
+            score = score_sentences(bilm, words, [sentence])[0]
+            # The first row is what the backward direction says of the sentence's beginning,
+            # the last what the forward one says of its end.
+            forward = ["", *(f"{x:.6f}" for x in score.forward)]
+            backward = [*(f"{x:.6f}" for x in score.backward), ""]
+            tokens = ["<S>", *sentence, "</S>"]
+            for row in zip(range(len(tokens)), tokens, forward, backward):
+                writer.writerow([number, *row])
+    finally:
+        if not to_stdout:
+            file.close()
+    if not to_stdout:
+        temporary.replace(per_token)
+        msg.good(f"Log-probabilities of {sum(map(len, sentences)):,} tokens: {per_token}")
+
+
+def _show(values: "dict[str, float]", as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(values))
+        return
+    msg.table(
+        [
+            ("Perplexity, forward", f"{values['forward']:.2f}"),
+            ("Perplexity, backward", f"{values['backward']:.2f}"),
+            ("Perplexity, average", f"{values['average']:.2f}"),
+            ("Tokens", f"{int(values['n_tokens']):,}"),
+            ("Sentences", f"{int(values['n_sentences']):,}"),
+            ("Out of vocabulary", f"{100 * values['oov_rate']:.2f} %"),
+            ("Vocabulary", f"{int(values['n_words']):,}"),
+        ]
+    )
