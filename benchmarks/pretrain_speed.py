@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Dict, List
 
 import numpy as np
 import torch
@@ -139,32 +139,11 @@ def flops(config: BiLMConfig, n: int, n_words: int, positions: float, n_samples:
     return 3.0 * 2.0 * (n_words * word + n * directions)
 
 
-class Timed:
-    """Adds up the CPU time of a function's calls, in whichever thread."""
-
-    def __init__(self) -> None:
-        self.seconds: Dict[str, float] = {}
-
-    def wrap(self, owner: Any, name: str, label: str) -> None:
-        """Put a stop-watch around a method."""
-        inner: Callable[..., Any] = getattr(owner, name)
-
-        def timed(*args: Any, **kwargs: Any) -> Any:
-            start = time.thread_time()
-            try:
-                return inner(*args, **kwargs)
-            finally:
-                spent = time.thread_time() - start
-                self.seconds[label] = self.seconds.get(label, 0.0) + spent
-
-        setattr(owner, name, timed)
-
-
 def profile(step: TrainingStep, optimizer: Optimizer, batches: List[Any]) -> Dict[str, float]:
     """Share of CPU time of the parts of a step."""
     from spacy_elmo.bilm import char_cnn, lm, lstm
 
-    timed = Timed()
+    spent_in: Dict[str, float] = {}
     saved = []
     for cls, label in (
         (char_cnn.ConvolveMax, "convolutions"),
@@ -182,7 +161,7 @@ def profile(step: TrainingStep, optimizer: Optimizer, batches: List[Any]) -> Dic
                         return inner(*args)
                     finally:
                         spent = time.thread_time() - start
-                        timed.seconds[label] = timed.seconds.get(label, 0.0) + spent
+                        spent_in[label] = spent_in.get(label, 0.0) + spent
 
                 return staticmethod(timed_function)
 
@@ -194,11 +173,11 @@ def profile(step: TrainingStep, optimizer: Optimizer, batches: List[Any]) -> Dic
         before = time.process_time()
         optimizer.step(rows, optimizer.norm(rows), 1e-4)
         spent = time.process_time() - before
-        timed.seconds["optimiser"] = timed.seconds.get("optimiser", 0.0) + spent
+        spent_in["optimiser"] = spent_in.get("optimiser", 0.0) + spent
     total = time.process_time() - start
     for cls, name, original in saved:
         setattr(cls, name, original)
-    shares = {label: seconds / total for label, seconds in timed.seconds.items()}
+    shares = {label: seconds / total for label, seconds in spent_in.items()}
     shares["highway, projection, gathering, the rest"] = 1.0 - sum(shares.values())
     return shares
 
@@ -234,7 +213,8 @@ def main() -> None:
         step = TrainingStep(models[0], sampler, workers)
         optimizer = Optimizer(models[0], TrainingConfig(), workers)
         print(
-            f"{args.cell} cells, {args.projection} projection, {config.char_cnn.n_filters} filters, "
+            f"{args.cell} cells, {args.projection} projection, "
+            f"{config.char_cnn.n_filters} filters, "
             f"{config.char_cnn.n_highway} highway, {args.negatives:,} negatives, "
             f"vocabulary {len(vocabulary):,}, {cores} cores"
         )
@@ -296,16 +276,24 @@ def measure(
     rate, top = statistics.median(rates[1:]), statistics.median(peaks[1:])
     words = statistics.mean(len(b.words) for b in batches)
     print(f"\nBatches of {tokens:,} predictions a direction, {words:,.0f} distinct words:")
-    print(f"  ours   {ours_speed:8,.0f} tokens/s   {rate:6.0f} GFLOP/s, "
-          f"{100 * rate / top:.0f} % of the matrix product's {top:.0f}")
+    print(
+        f"  ours   {ours_speed:8,.0f} tokens/s   {rate:6.0f} GFLOP/s, "
+        f"{100 * rate / top:.0f} % of the matrix product's {top:.0f}"
+    )
     if speeds["plain"]:
         plain_speed = statistics.median(speeds["plain"][1:])
-        print(f"  plain  {plain_speed:8,.0f} tokens/s   ours is {ours_speed / plain_speed:.1f} times as fast")
+        print(
+            f"  plain  {plain_speed:8,.0f} tokens/s   "
+            f"ours is {ours_speed / plain_speed:.1f} times as fast"
+        )
     shares = profile(step, optimizer, batches[1:4])
-    print("  where our CPU time goes: " + ", ".join(
-        f"{label} {100 * share:.0f} %"
-        for label, share in sorted(shares.items(), key=lambda item: -item[1])
-    ))
+    print(
+        "  where our CPU time goes: "
+        + ", ".join(
+            f"{label} {100 * share:.0f} %"
+            for label, share in sorted(shares.items(), key=lambda item: -item[1])
+        )
+    )
     sys.stdout.flush()
 
 

@@ -58,9 +58,9 @@ class Warnings(metaclass=_Coded):
         "it was made from text tokenised and cased like this one."
     )
     W011 = (
-        "The corpus has more types than the {limit:,} that are counted at a time: {n_pruned:,} rare "
-        "ones were dropped on the way, and counts of types seen up to {threshold} times are too "
-        "low. Raise max_types if such rare words matter and there is memory."
+        "The corpus has more types than the {limit:,} that are counted at a time: {n_pruned:,} "
+        "rare ones were dropped on the way, and counts of types seen up to {threshold} times "
+        "are too low. Raise max_types if such rare words matter and there is memory."
     )
     W012 = (
         "{rate:.1f} % of the sentences have more than {limit} tokens and were cut into pieces. "
@@ -80,6 +80,22 @@ class Errors(metaclass=_Coded):
     E002 = (
         "Expected every token to be a string, but token {token} of sentence {sentence} is "
         "{found}. Convert the tokens with str() before embedding them."
+    )
+    E003 = (
+        "Expected a list of sentences, each a list of token strings, but got {found}. "
+        "Make it a list: embed(list(sentences))."
+    )
+    E004 = (
+        "The mix has {n_layers} layers, but its initial weights are {found}: {n} values. "
+        "Give one value for each layer, the token layer first, or none at all."
+    )
+    E005 = (
+        "A scalar mix with layer norm has parameters as wide as the vectors, but no width was "
+        "given. Give the model's: ScalarMix(n_layers, layer_norm=True, width=bilm.width)."
+    )
+    E006 = (
+        "The layers to mix have the shape {found}, but ({n_layers}, ..., {width}) is expected: all "
+        "layers of the model that the mix was made for, the token layer first. Give these."
     )
 
     # Model configuration: 010-019
@@ -147,10 +163,7 @@ class Errors(metaclass=_Coded):
         "Name a folder that does not exist yet, is empty, or holds nothing but such a model."
     )
     E035 = "{name} is {found!r}, but one of {expected} is expected. Give one of these."
-    E036 = (
-        "The model cannot be stored with {name}={found!r}: {problems}. "
-        "Store it as float32."
-    )
+    E036 = "The model cannot be stored with {name}={found!r}: {problems}. Store it as float32."
     E037 = (
         "{path!s} cannot be read as a zip with a model: {problem}. "
         "Fetch it again, or unpack it and give the folder."

@@ -10,6 +10,7 @@ from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from .config import BiLMConfig, CharCNNConfig
@@ -23,13 +24,13 @@ class WordChunk(NamedTuple):
 
     :param ids: Character ids, padded; *Shape:* ``(n_characters, n_words)``
     :param n_positions: Window positions to look at: the longest word's characters and one.
-    :param index: Where the words stand in the batch's list. *Shape:* ``(n_words,)``
+    :param places: Where the words stand in the batch's list. *Shape:* ``(n_words,)``
     :param words: Rows of the table of word vectors, or None. *Shape:* ``(n_words,)``
     """
 
     ids: Tensor
     n_positions: int
-    index: Tensor
+    places: Tensor
     words: Optional[Tensor]
 
 
@@ -77,7 +78,7 @@ class ConvolveMax(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,
         ids: Tensor,
         n_positions: int,
@@ -111,7 +112,8 @@ class ConvolveMax(torch.autograd.Function):
         return torch.cat(pooled, dim=1)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:  # type: ignore[override]
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
         ids, embedding, embedded, *rest = ctx.saved_tensors
         n_filters = len(ctx.widths)
         winners, flat_weights = rest[:n_filters], rest[n_filters:]
@@ -196,9 +198,7 @@ class Highway(nn.Module):
 
 
 class _Convolution(nn.Module):
-    def __init__(
-        self, dim: int, width: int, count: int, device: Optional[torch.device]
-    ) -> None:
+    def __init__(self, dim: int, width: int, count: int, device: Optional[torch.device]) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(count, dim, width, device=device))
         self.bias = nn.Parameter(torch.empty(count, device=device))
@@ -221,9 +221,7 @@ class CharCNN(nn.Module):
         self.conv = nn.ModuleList(
             _Convolution(cnn.embedding_dim, width, count, device) for width, count in cnn.filters
         )
-        self.highway = nn.ModuleList(
-            Highway(cnn.n_filters, device) for _ in range(cnn.n_highway)
-        )
+        self.highway = nn.ModuleList(Highway(cnn.n_filters, device) for _ in range(cnn.n_highway))
         self.word_embedding: Optional[nn.Parameter] = None
         if cnn.word_dim:
             self.word_embedding = nn.Parameter(
@@ -268,5 +266,5 @@ class CharCNN(nn.Module):
         *Shape:* ``(n_words, P)``
         """
         vectors = self(chunks, matmul_dtype)
-        order = torch.cat([chunk.index for chunk in chunks])
+        order = torch.cat([chunk.places for chunk in chunks])
         return torch.empty_like(vectors).index_copy(0, order, vectors)

@@ -13,6 +13,8 @@ EOS_CHARACTER = 257
 WORD_BEGIN = 258
 WORD_END = 259
 PAD_CHARACTER = 260
+#: Entries of the dictionaries of ELMoForManyLangs that stand for no text.
+DICTIONARY_MARKS = frozenset(("<bos>", "<eos>", "<oov>", "<pad>", "<bow>", "<eow>"))
 
 
 class CharacterIds(NamedTuple):
@@ -89,7 +91,10 @@ class DictionaryCharacters:
         self._words = words
 
     def encode(self, words: Sequence[str]) -> CharacterIds:
-        """Give the characters and word ids of ``<bos>``, ``<eos>`` and then of ``words``."""
+        """Give the characters and word ids of ``<bos>``, ``<eos>`` and then of ``words``.
+
+        Text is never taken for a boundary: a word ``"<bos>"`` is five code points and unknown.
+        """
         table, limit = self._characters, self.max_characters - 2
         unknown, pad = table["<oov>"], table["<pad>"]
         boundaries = [[table.get(mark, unknown)] for mark in ("<bos>", "<eos>")]
@@ -105,6 +110,7 @@ class DictionaryCharacters:
         word_ids = None
         if self._words is not None:
             oov = self._words["<oov>"]
-            marks = [self._words.get(mark, oov) for mark in ("<bos>", "<eos>")]
-            word_ids = np.array(marks + [self._words.get(w, oov) for w in words], np.int64)
+            known = [self._words.get(mark, oov) for mark in ("<bos>", "<eos>")]
+            known += [oov if w in DICTIONARY_MARKS else self._words.get(w, oov) for w in words]
+            word_ids = np.array(known, np.int64)
         return CharacterIds(ids, lengths, word_ids)

@@ -4,14 +4,14 @@ The vectors of a sentence depend on that sentence alone, whatever it is batched 
 whatever was encoded before (the published implementations carry states from call to call).
 """
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..errors import ElmoError, Errors
 from .char_cnn import CharCNN, chunk_words
 from .characters import (
     PAD_CHARACTER,
@@ -24,6 +24,8 @@ from .io import ModelFiles, read_model, write_model
 from .lm import Softmax
 from .lstm import LSTMState, LSTMWeights, run_layer
 from .packing import Packing, pack
+from .sentences import batches_by_length, check_sentences
+from .states import CarriedStates, FinalStates, InitialStates, repeat_states, zero_states
 
 #: Empty sentences that make the fixed state of `initial_state = "primed"`.
 N_PRIMING_SENTENCES = 4
@@ -85,8 +87,10 @@ class BiLM(nn.Module):
         self.softmax: Optional[Softmax] = None
         if vocabulary is not None:
             self.softmax = Softmax(len(vocabulary), config.lstm.projection_dim, device)
-        self._primed: Optional[List[List[LSTMState]]] = None
-        self._carried: Optional[List[List[LSTMState]]] = None
+        self._files: Optional[ModelFiles] = None
+        self._primed: Optional[FinalStates] = None
+        self._primed_with: Tuple[Tuple[int, int], ...] = ()
+        self._carried = CarriedStates()
 
     # -- files ---------------------------------------------------------------------------
 
@@ -116,8 +120,7 @@ class BiLM(nn.Module):
         """Make a model of what a reader found, without copying or initialising weights."""
         config = files.config
         if initial_state is not None:
-            config = BiLMConfig(config.char_cnn, config.lstm, initial_state, config.meta)
-            config.validate()
+            config = replace(config, initial_state=initial_state).validate()
         characters: Union[ByteCharacters, DictionaryCharacters, None] = None
         pad = PAD_CHARACTER
         if files.characters is not None:
@@ -134,12 +137,13 @@ class BiLM(nn.Module):
             device=torch.device("meta"),
         )
         model.load_state_dict(files.tensors, strict=True, assign=True)
-        model.files = files
+        # Without the tensors: they are the model's own now and may be replaced.
+        model._files = replace(files, tensors={})
         return model.eval()
 
     def to_files(self) -> ModelFiles:
         """The model as a writer takes it; tensors are shared, not copied."""
-        source: Optional[ModelFiles] = getattr(self, "files", None)
+        source = self._files
         return ModelFiles(
             config=self.config,
             tensors={name: p.detach() for name, p in self.state_dict().items()},
@@ -152,6 +156,14 @@ class BiLM(nn.Module):
     def save(self, path: Union[str, Path], **kwargs: Any) -> None:
         """Write the model, by default as a native folder (see `io.write_model`)."""
         write_model(self.to_files(), path, **kwargs)
+
+    @property
+    def directions(self) -> Tuple[Sequence[LSTMLayer], Sequence[LSTMLayer]]:
+        """Layers of the forward and of the backward direction."""
+        return cast(
+            Tuple[Sequence[LSTMLayer], Sequence[LSTMLayer]],
+            (self.forward_lstm, self.backward_lstm),
+        )
 
     # -- encoding ------------------------------------------------------------------------
 
@@ -184,14 +196,14 @@ class BiLM(nn.Module):
             last.
         :returns: One float32 array a sentence, layer 0 first.
             *Shape:* ``(L + 1, n_tokens, 2P)``, with `boundaries` ``(L + 1, n_tokens + 2, 2P)``
-        :raises ElmoError: E001, E002 if the input is not a list of lists of strings.
+        :raises ElmoError: E001, E002, E003 if the input is not a list of lists of strings.
         """
-        _check_sentences(sentences)
+        check_sentences(sentences)
         results: List[Optional[np.ndarray]] = [None] * len(sentences)
         if self.config.initial_state == "carry":
             groups: Iterator[List[int]] = iter([list(range(len(sentences)))] if sentences else [])
         else:
-            groups = _group(sentences, batch_tokens)
+            groups = batches_by_length(sentences, batch_tokens)
         cut = slice(None) if boundaries else slice(1, -1)
         with torch.no_grad():
             for group in groups:
@@ -213,8 +225,10 @@ class BiLM(nn.Module):
         :param matmul_dtype: Precision of the matrix products, if not the weights' own.
         :returns: Sentences one after another, each with its two boundaries.
             *Shape:* ``(L + 1, Σ(n_tokens + 2), 2P)``
+        :raises ElmoError: E001, E002, E003 if the input is not a list of lists of strings.
         """
-        index: dict = {}
+        check_sentences(sentences)
+        index: Dict[str, int] = {}
         rows: List[np.ndarray] = []
         for sentence in sentences:
             inner = [index.setdefault(word, len(index) + 2) for word in sentence]
@@ -240,17 +254,16 @@ class BiLM(nn.Module):
         device = vectors.device
         flat = torch.from_numpy(np.concatenate(sentences)).to(device)
         x = vectors[flat]
-        initial = self._initial_states(packing, len(sentences))
-        directions = (self.forward_lstm, self.backward_lstm)
+        initial = self._initial_states(packing)
         outputs, finals = [], []
-        for k, (layers, places) in enumerate(zip(directions, packing[2:])):
+        for k, (layers, places) in enumerate(zip(self.directions, packing[2:])):
             where = torch.from_numpy(places).to(device)
             packed = torch.empty_like(x).index_copy(0, where, x)
             out, final = self._run(layers, packed, packing, initial[k], matmul_dtype)
             outputs.append([layer[where] for layer in out])
             finals.append(final)
         if self.config.initial_state == "carry":
-            self._keep(finals, packing)
+            self._carried.keep(finals, packing)
         stacked = [torch.cat([x, x], dim=1)]
         stacked += [torch.cat(pair, dim=1) for pair in zip(*outputs)]
         return torch.stack(stacked)
@@ -271,7 +284,7 @@ class BiLM(nn.Module):
 
     def _run(
         self,
-        layers: nn.ModuleList,
+        layers: Sequence[LSTMLayer],
         packed: Tensor,
         packing: Packing,
         initial: Sequence[Optional[LSTMState]],
@@ -299,97 +312,39 @@ class BiLM(nn.Module):
     # -- initial states ------------------------------------------------------------------
 
     def reset_states(self) -> None:
-        """Forget carried states and the primed state (call it after changing weights)."""
-        self._primed = self._carried = None
+        """Forget the carried states, so that the next call starts from zeros."""
+        self._carried.clear()
 
-    def _initial_states(
-        self, packing: Packing, n_sentences: int
-    ) -> List[List[Optional[LSTMState]]]:
-        none: List[List[Optional[LSTMState]]] = [[None] * self.config.lstm.n_layers] * 2
-        kind = self.config.initial_state
-        if kind == "zero":
-            return none
-        if kind == "primed":
-            if self._primed is None or self.training:
-                self._primed = self._prime()
-            return [
-                [LSTMState(*(t.expand(n_sentences, -1) for t in state)) for state in direction]
-                for direction in self._primed
-            ]
-        if self._carried is None:
-            return none
-        order = torch.from_numpy(packing.order)
-        states: List[List[Optional[LSTMState]]] = []
-        for direction in self._carried:
-            states.append([])
-            for state in direction:
-                missing = n_sentences - state.hidden.shape[0]
-                rows = [
-                    torch.cat([t, t.new_zeros(missing, t.shape[1])]) if missing > 0 else t
-                    for t in state
-                ]
-                states[-1].append(LSTMState(*(t[order.to(t.device)] for t in rows)))
-        return states
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "BiLM":
+        # What `to`, `double`, `cuda` and so on end in: kept states would not fit any more.
+        self._primed = None
+        self._carried.clear()
+        super()._apply(fn, recurse)
+        return self
 
-    @torch.no_grad()
-    def _prime(self) -> List[List[LSTMState]]:
+    def _initial_states(self, packing: Packing) -> InitialStates:
+        if self.config.initial_state == "carry":
+            return self._carried.initial(packing, self.config.lstm.n_layers)
+        if self.config.initial_state == "primed":
+            return repeat_states(self._primed_states(), len(packing.order))
+        return zero_states(self.config.lstm.n_layers)
+
+    def _primed_states(self) -> FinalStates:
+        """The fixed state, computed once and again only when the weights have changed."""
+        weights = tuple((id(p), 0 if p.is_inference() else p._version) for p in self.parameters())
+        if self._primed is None or weights != self._primed_with:
+            # Outside of inference mode, since training may want the result later.
+            with torch.inference_mode(False), torch.no_grad():
+                self._primed, self._primed_with = self._prime(), weights
+        return self._primed
+
+    def _prime(self) -> FinalStates:
         """State after a few empty sentences: near what carried states look like, yet fixed."""
         vectors = self.encode_words(self.characters.encode([]))
         packing = pack([2 * N_PRIMING_SENTENCES])
+        pairs = ((BOS_INDEX, EOS_INDEX), (EOS_INDEX, BOS_INDEX))
         states = []
-        for layers, pair in (
-            (self.forward_lstm, (BOS_INDEX, EOS_INDEX)),
-            (self.backward_lstm, (EOS_INDEX, BOS_INDEX)),
-        ):
+        for layers, pair, zeros in zip(self.directions, pairs, zero_states(len(self.forward_lstm))):
             packed = vectors[list(pair) * N_PRIMING_SENTENCES]
-            none = [None] * self.config.lstm.n_layers
-            states.append(self._run(layers, packed, packing, none, None)[1])
+            states.append(self._run(layers, packed, packing, zeros, None)[1])
         return states
-
-    def _keep(self, finals: List[List[LSTMState]], packing: Packing) -> None:
-        """Carry the final states of this call, by row in the order of the caller."""
-        order = torch.from_numpy(packing.order)
-        kept = []
-        for k, direction in enumerate(finals):
-            kept.append([])
-            for number, state in enumerate(direction):
-                rows = []
-                for j, t in enumerate(state):
-                    new = torch.empty_like(t)
-                    new[order.to(t.device)] = t
-                    if self._carried is not None:
-                        new = torch.cat([new, self._carried[k][number][j][len(new) :]])
-                    rows.append(new)
-                kept[-1].append(LSTMState(*rows))
-        self._carried = kept
-
-
-def _check_sentences(sentences: Sequence[Sequence[str]]) -> None:
-    if isinstance(sentences, str):
-        raise ElmoError(Errors.E001.format(index=0, found=f"part of the string {sentences!r:.60}"))
-    for i, sentence in enumerate(sentences):
-        if isinstance(sentence, str) or not isinstance(sentence, Sequence):
-            raise ElmoError(Errors.E001.format(index=i, found=f"{sentence!r:.60}"))
-        for j, token in enumerate(sentence):
-            if not isinstance(token, str):
-                raise ElmoError(
-                    Errors.E002.format(
-                        sentence=i, token=j, found=f"{token!r:.60} ({type(token).__name__})"
-                    )
-                )
-
-
-def _group(sentences: Sequence[Sequence[str]], batch_tokens: int) -> Iterator[List[int]]:
-    """Indices of sentences in batches of similar length and of a bounded number of tokens."""
-    order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]), reverse=True)
-    group: List[int] = []
-    tokens = 0
-    for i in order:
-        size = len(sentences[i]) + 2
-        if group and tokens + size > batch_tokens:
-            yield group
-            group, tokens = [], 0
-        group.append(i)
-        tokens += size
-    if group:
-        yield group

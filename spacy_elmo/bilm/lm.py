@@ -11,6 +11,7 @@ from typing import Any, Iterator, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from .config import BiLMConfig
 
@@ -78,7 +79,7 @@ class NegativeSampler:
                 certain = weights * scale >= 1.0
                 rest = n_samples - certain.sum()
                 new = rest / weights[~certain].sum()
-                if torch.isclose(new, scale, rtol=1e-12):
+                if torch.isclose(new, scale, rtol=1e-12, atol=0.0):
                     break
                 scale = new
             self.probabilities = (weights * scale).clamp_max(1.0)
@@ -101,7 +102,7 @@ class SampledSoftmaxLoss(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,
         hidden: Tensor,
         weight: Tensor,
@@ -151,13 +152,12 @@ class SampledSoftmaxLoss(torch.autograd.Function):
             # As a product: three times faster than a sum over the first axis.
             d_bias.addmv_(sampled.t(), ones[: h.shape[0]])
         d_hidden.addcmul_(d_target[:, None], target_weight)
-        ctx.save_for_backward(
-            d_hidden, d_weight, d_bias, d_target[:, None] * hidden, d_target
-        )
+        ctx.save_for_backward(d_hidden, d_weight, d_bias, d_target[:, None] * hidden, d_target)
         return losses.sum()
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:  # type: ignore[override]
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
         return (*(saved * grad for saved in ctx.saved_tensors), None, None)
 
 

@@ -14,6 +14,7 @@ from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from .config import LSTMConfig
 
@@ -59,10 +60,6 @@ def _gate_bias(weights: LSTMWeights, forget_bias: float) -> Tensor:
     return bias
 
 
-def _tanh_(x: Tensor) -> Tensor:
-    return x.mul_(2.0).sigmoid_().mul_(2.0).sub_(1.0)
-
-
 def _mm(a: Tensor, b: Tensor, dtype: Optional[torch.dtype]) -> Tensor:
     """Matrix product, optionally computed in a lower precision with a result like ``a``."""
     if dtype is None or dtype == a.dtype:
@@ -78,7 +75,7 @@ class ProjectedLSTM(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,
         x: Tensor,
         input_weight: Tensor,
@@ -160,14 +157,13 @@ class ProjectedLSTM(torch.autograd.Function):
         return output, last_hidden, last_cell
 
     @staticmethod
-    def backward(  # type: ignore[override]
-        ctx: Any, d_output: Tensor, *_: Any
-    ) -> Tuple[Optional[Tensor], ...]:
+    @once_differentiable
+    def backward(ctx: Any, d_output: Tensor, *_: Any) -> Tuple[Optional[Tensor], ...]:
         (x, w_in, w_rec, w_proj, hidden, cell, gates, cells, squashed, gated, output) = (
             ctx.saved_tensors
         )
         config, sizes, dtype = ctx.config, ctx.batch_sizes, ctx.matmul_dtype
-        c_dim, p_dim = config.cell_dim, config.projection_dim
+        c_dim = config.cell_dim
         previous_h = _shifted(output, hidden, sizes)
         previous_c = _shifted(cells, cell, sizes)
         i, f, o, j = (gates[:, k * c_dim : (k + 1) * c_dim] for k in range(4))

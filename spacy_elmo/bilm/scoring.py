@@ -11,7 +11,6 @@ from ..errors import ElmoError, Errors
 from .encoder import BiLM
 from .lm import LOGITS_BYTES, full_log_probabilities
 
-
 BOS, EOS, UNK = "<S>", "</S>", "<UNK>"
 
 
@@ -154,9 +153,12 @@ def perplexity(
     n_tokens = sum(len(s) for s in sentences)
     n = n_tokens + len(sentences)
     losses = (-forward / n, -backward / n, -(forward + backward) / (2 * n))
+    values = [math.exp(loss) if loss < 700 else math.inf for loss in losses]
     assert model.softmax is not None  # or softmax_words had raised
     return Perplexity(
-        *(math.exp(loss) if loss < 700 else math.inf for loss in losses),
+        values[0],
+        values[1],
+        values[2],
         n_tokens,
         len(sentences),
         oov / max(1, n_tokens),

@@ -229,9 +229,7 @@ class Trainer:
             return True
         if self.accepted < TRUST_AFTER:
             return False
-        return (
-            loss > EXPLODING_LOSS * self.recent_loss or norm > EXPLODING_NORM * self.recent_norm
-        )
+        return loss > EXPLODING_LOSS * self.recent_loss or norm > EXPLODING_NORM * self.recent_norm
 
     # -- evaluation ----------------------------------------------------------------------
 
@@ -245,9 +243,7 @@ class Trainer:
         if self.group.is_first:
             self.model.reset_states()
             sentences = spread(self.heldout, n_tokens) if n_tokens else list(self.heldout)
-            self.last = perplexity(
-                self.model, sentences, executor=self.workers.executor
-            )
+            self.last = perplexity(self.model, sentences, executor=self.workers.executor)
             self._log(
                 {
                     "event": "heldout",
@@ -349,11 +345,11 @@ class Trainer:
         for name in _FACTS:
             setattr(self, name, facts[name])
         self.last = None if facts["last"] is None else Perplexity(**facts["last"])
-        kind = Position if self.config.training.unit == "sentence" else StreamPosition
-        if facts["position"] is not None:
-            self.position = kind(
-                *(tuple(p) if isinstance(p, list) else p for p in facts["position"])
-            )
+        place = facts["position"]
+        if place is not None and self.config.training.unit == "sentence":
+            self.position = Position(*place)
+        elif place is not None:
+            self.position = StreamPosition(place[0], tuple(place[1]), tuple(place[2]))
         states = parts["state"]
         if states:
             device = self.group.device

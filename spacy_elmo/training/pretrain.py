@@ -3,13 +3,13 @@
 import json
 import os
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import torch
 
-from ..bilm.config import BiLMConfig
 from ..bilm.encoder import BiLM
 from ..bilm.io import read_model
 from ..bilm.lm import Softmax, init_bilm, init_softmax
@@ -175,10 +175,15 @@ def build_model(
     entries = list(zip(vocabulary.words, (int(c) for c in vocabulary.counts)))
     counts = torch.from_numpy(vocabulary.counts)
     seed = config.training.seed
+    # A model remembers how its sentences began in training: streams carry states on, and the
+    # fixed primed state is what comes near to that at inference.
+    state = "zero" if config.training.unit == "sentence" else "primed"
     if init is None:
-        model = BiLM(config.model, vocabulary=entries)
+        shape = replace(config.model, initial_state=state)
+        config = PretrainConfig(shape, config.training)
+        model = BiLM(shape, vocabulary=entries)
         if fresh:
-            init_bilm(model, config.model, seeded(seed, 0, _INIT_ENCODER))
+            init_bilm(model, shape, seeded(seed, 0, _INIT_ENCODER))
             assert model.softmax is not None
             init_softmax(model.softmax, counts, seeded(seed, 0, _INIT_SOFTMAX))
         return model, config
@@ -200,8 +205,7 @@ def build_model(
             softmax.weight[new_rows] = old[old_rows].float()
             softmax.bias[new_rows] = old_bias[old_rows].float()
     model.softmax, model.vocabulary = softmax, entries
-    # Training starts every sentence from zeros, so that is what the model is good for then.
-    trained = BiLMConfig(model.config.char_cnn, model.config.lstm, "zero", model.config.meta)
+    trained = replace(model.config, initial_state=state)
     model.config = trained
     return model, PretrainConfig(trained, config.training)
 
@@ -297,11 +301,12 @@ def _resumed(
     if corpus.fingerprint != facts["fingerprint"]:
         problems.append("the prepared text in the output folder is another one")
     files = [str(p) for p in (inputs or run["inputs"])]
+    found: Optional[List[Dict[str, Any]]] = None
     try:
         found = input_fingerprints(expand_inputs(files))
     except ElmoError:
         # The prepared text is all that is needed; the inputs may be gone.
-        found = None if not inputs else []
+        found = [] if inputs else None
     if found is not None and found != run["input_fingerprints"]:
         problems.append("the input files are not those that the run began with")
     if problems and (not allow_changed_corpus or corpus.fingerprint != facts["fingerprint"]):

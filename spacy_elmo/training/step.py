@@ -135,7 +135,7 @@ class TrainingStep:
         step: int,
         *,
         scale: float = 1.0,
-        initial: Optional[Sequence[Sequence[LSTMState]]] = None,
+        initial: Optional[Sequence[Sequence[Optional[LSTMState]]]] = None,
         train_encoder: bool = True,
     ) -> StepResult:
         """Compute the gradients of ``scale · (forward + backward) / (2 · n_targets)``.
@@ -161,9 +161,10 @@ class TrainingStep:
         encoded = self.workers.map(encode, parts)
         vectors = encoded[0].detach().new_empty(len(batch.words) + 2, encoded[0].shape[1])
         for part, value in zip(parts, encoded):
-            vectors[torch.cat([chunk.index for chunk in part])] = value.detach()
+            vectors[torch.cat([chunk.places for chunk in part])] = value.detach()
         scale = scale / (2 * batch.n_targets)
-        initial = initial or [[None] * model.config.lstm.n_layers] * 2
+        if initial is None:
+            initial = [[None] * model.config.lstm.n_layers] * 2
         results = self.workers.map(
             lambda k: self._direction(
                 k,
@@ -195,12 +196,10 @@ class TrainingStep:
         """The distinct words in chunks, dealt out to the workers by cost."""
         cnn = self.model.config.char_cnn
         ids, lengths, _ = self.model.characters.encode(batch.words)
-        chunks = chunk_words(
-            torch.from_numpy(ids), torch.from_numpy(lengths), cnn, self.model.pad
-        )
+        chunks = chunk_words(torch.from_numpy(ids), torch.from_numpy(lengths), cnn, self.model.pad)
         if self.device.type != "cpu":
             chunks = [
-                WordChunk(c.ids.to(self.device), c.n_positions, c.index.to(self.device), None)
+                WordChunk(c.ids.to(self.device), c.n_positions, c.places.to(self.device), None)
                 for c in chunks
             ]
         per_position = sum(width * cnn.embedding_dim * count for width, count in cnn.filters)
@@ -211,7 +210,7 @@ class TrainingStep:
         for chunk in reversed(chunks):
             k = costs.index(min(costs))
             parts[k].append(chunk)
-            costs[k] += len(chunk.index) * (chunk.n_positions * per_position + per_word)
+            costs[k] += len(chunk.places) * (chunk.n_positions * per_position + per_word)
         return [part for part in parts if part]
 
     def _encode_words(self, part: List[WordChunk]) -> Tensor:
@@ -223,7 +222,7 @@ class TrainingStep:
         self, parts: List[List[WordChunk]], encoded: List[Tensor], d_vectors: Tensor
     ) -> None:
         def backward(part: List[WordChunk], value: Tensor) -> Tuple[Tensor, ...]:
-            d_part = d_vectors[torch.cat([chunk.index for chunk in part])]
+            d_part = d_vectors[torch.cat([chunk.places for chunk in part])]
             return torch.autograd.grad(value, self.token_parameters, d_part)
 
         gradients = self.workers.map(backward, parts, encoded)
@@ -251,7 +250,7 @@ class TrainingStep:
         if not batch.batch_sizes:  # a process whose share of a small batch is empty
             zeros = (torch.zeros_like(vectors), torch.zeros_like(rows_weight))
             return _DirectionResult(0.0, *zeros, torch.zeros_like(rows_bias), [])
-        layers = self.model.forward_lstm if k == 0 else self.model.backward_lstm
+        layers = self.model.directions[k]
         leaf = vectors.detach().requires_grad_(train_encoder)
         states: List[LSTMState] = []
         with torch.set_grad_enabled(train_encoder):

@@ -27,7 +27,7 @@ class StreamPosition(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    words: List[Tuple[List[str], List[str]]]
+    words: Tuple[List[str], List[str]]
     targets: Tuple[np.ndarray, np.ndarray]
 
 
@@ -120,7 +120,9 @@ class _Row:
                 self.ready.pop(0)
                 self.sentence, self.offset = self.sentence + 1, 0
         self.available -= steps
-        return _Piece([(forward, backward)], tuple(np.array(t, np.int64) for t in targets))
+        return _Piece(
+            (forward, backward), (np.array(targets[0], np.int64), np.array(targets[1], np.int64))
+        )
 
 
 def _assemble(pieces: List[_Piece], steps: int, rank: int, world_size: int) -> Batch:
@@ -133,7 +135,7 @@ def _assemble(pieces: List[_Piece], steps: int, rank: int, world_size: int) -> B
             [
                 [
                     boundary if word == "" else index.setdefault(word, len(index) + 2)
-                    for word in pieces[r].words[0][k]
+                    for word in pieces[r].words[k]
                 ]
                 for r in mine
             ],
