@@ -67,6 +67,12 @@ class Warnings(metaclass=_Coded):
         "Check that the text has one sentence per line, or raise max_sentence_length."
     )
 
+    # Stand-ins for other packages: 090-099
+    W090 = (
+        "vocab_to_cache is not used: words are encoded once in every batch as it is. Leave the "
+        "argument out; the vectors are the same."
+    )
+
 
 class Errors(metaclass=_Coded):
     """Messages for :class:`ElmoError`."""
@@ -79,7 +85,7 @@ class Errors(metaclass=_Coded):
     )
     E002 = (
         "Expected every token to be a string, but token {token} of sentence {sentence} is "
-        "{found}. Convert the tokens with str() before embedding them."
+        "{found}. Convert the tokens to str first (bytes with .decode())."
     )
     E003 = (
         "Expected a list of sentences, each a list of token strings, but got {found}. "
@@ -213,6 +219,11 @@ class Errors(metaclass=_Coded):
         "among its words; a softmax of other origin cannot score text here."
     )
 
+    E059 = (
+        "There is no sentence to score. Expected at least one sentence with or without tokens; "
+        "check that the text is not empty."
+    )
+
     # Training data, prepared corpora and vocabularies: 060-079
     E060 = (
         "No file found for the input {path!s} (looked from {cwd!s}). "
@@ -290,3 +301,22 @@ class Errors(metaclass=_Coded):
         "{path!s}, lines {lines}: the pipeline failed on one of these texts ({reason}). "
         "Try the texts with the pipeline alone, or tokenise with --lang instead of --model."
     )
+
+    # Stand-ins for other packages: 090-099
+    E090 = (
+        "Elmo was given {found}. Give either an options_file with its weight_file, or a "
+        "spacy_elmo.bilm.BiLM as module and None for both files."
+    )
+    E091 = (
+        "Elmo expects character ids, integers of shape (batch, ..., tokens, characters), but got "
+        "{found}. Make them of tokenised sentences with batch_to_ids."
+    )
+    E092 = (
+        "The character ids of sentence {sentence}, token {token} are not valid: {problem}. "
+        "Make ids with batch_to_ids, and pad sentences with zeros at the end only."
+    )
+    E093 = (
+        "The model reads every {unit} of a word by a dictionary of its own, but Elmo takes the "
+        "byte ids of batch_to_ids. Use the model through spacy_elmo.bilm.BiLM instead."
+    )
+    E094 = "{name} is {found!r}, but {expected} is expected. Give such a value."

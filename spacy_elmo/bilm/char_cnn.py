@@ -97,7 +97,8 @@ class ConvolveMax(torch.autograd.Function):
             if matmul_dtype is None:
                 values = windows.flatten(0, 1) @ flat
             else:
-                values = (windows.flatten(0, 1).to(matmul_dtype) @ flat.to(matmul_dtype)).float()
+                low = windows.flatten(0, 1).to(matmul_dtype) @ flat.to(matmul_dtype)
+                values = low.to(embedded.dtype)
             values = values.view(windows.shape[0], windows.shape[1], count)
             if training:
                 best, winner = _argmax(values)

@@ -194,7 +194,7 @@ class BiLM(nn.Module):
         :param batch_tokens: Tokens that are encoded at a time; bounds memory, not results.
         :param boundaries: Give the vectors of the two sentence boundaries as well, first and
             last.
-        :returns: One float32 array a sentence, layer 0 first.
+        :returns: One array a sentence in the precision of the weights, layer 0 first.
             *Shape:* ``(L + 1, n_tokens, 2P)``, with `boundaries` ``(L + 1, n_tokens + 2, 2P)``
         :raises ElmoError: E001, E002, E003 if the input is not a list of lists of strings.
         """

@@ -1,8 +1,9 @@
 """Held-out likelihood: full softmax, both directions, every word and sentence end."""
 
+import itertools
 import math
 from concurrent.futures import Executor
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -11,6 +12,8 @@ from ..errors import ElmoError, Errors
 from .encoder import BiLM
 from .lm import LOGITS_BYTES, full_log_probabilities
 
+#: Sentences that are sorted into batches together.
+PIECE_SENTENCES = 8192
 BOS, EOS, UNK = "<S>", "</S>", "<UNK>"
 
 
@@ -127,18 +130,18 @@ def score_sentences(
 
 def perplexity(
     model: BiLM,
-    sentences: Sequence[Sequence[str]],
+    sentences: Iterable[Sequence[str]],
     *,
     batch_tokens: int = 1024,
     executor: Optional[Executor] = None,
 ) -> Perplexity:
-    """Perplexity of a text under the full softmax.
+    """Perplexity of a text under the full softmax. The text is read in pieces, not kept.
 
     :param batch_tokens: Tokens that are scored at a time.
     :param executor: Scores batches in parallel, if given.
+    :raises ElmoError: E050 if the model has no softmax, E059 if there is no sentence.
     """
     words = softmax_words(model)
-    batches = list(_batches(sentences, batch_tokens))
 
     def sums(batch: List[Sequence[str]]) -> List[float]:
         scores = score_sentences(model, words, batch)
@@ -148,10 +151,18 @@ def perplexity(
             float(sum((words.ids(s) == words.unknown).sum() for s in batch)),
         ]
 
-    parts = list(executor.map(sums, batches) if executor is not None else map(sums, batches))
+    parts: List[List[float]] = []
+    n_tokens = n_sentences = 0
+    rest = iter(sentences)
+    while piece := list(itertools.islice(rest, PIECE_SENTENCES)):
+        n_tokens += sum(len(s) for s in piece)
+        n_sentences += len(piece)
+        batches = list(_batches(piece, batch_tokens))
+        parts += executor.map(sums, batches) if executor is not None else map(sums, batches)
+    if not parts:
+        raise ElmoError(Errors.E059)
     forward, backward, oov = (math.fsum(column) for column in zip(*parts))
-    n_tokens = sum(len(s) for s in sentences)
-    n = n_tokens + len(sentences)
+    n = n_tokens + n_sentences
     losses = (-forward / n, -backward / n, -(forward + backward) / (2 * n))
     values = [math.exp(loss) if loss < 700 else math.inf for loss in losses]
     assert model.softmax is not None  # or softmax_words had raised
@@ -160,7 +171,7 @@ def perplexity(
         values[1],
         values[2],
         n_tokens,
-        len(sentences),
+        n_sentences,
         oov / max(1, n_tokens),
         model.softmax.weight.shape[0],
     )

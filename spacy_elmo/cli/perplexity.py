@@ -1,10 +1,11 @@
 """``python -m spacy elmo perplexity``"""
 
 import csv
+import itertools
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, List, Optional
+from typing import Annotated, Any, Iterator, List, Optional, TextIO
 
 import typer
 from wasabi import msg
@@ -34,6 +35,10 @@ def perplexity_cli(
     batch_tokens: Annotated[
         int, typer.Option("--batch-tokens", help="Tokens at a time; bounds memory, not results")
     ] = 1024,
+    initial_state: Annotated[
+        Optional[str],
+        typer.Option("--initial-state", help="How sentences begin: zero or primed (model's own)"),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", "-j", help="Print JSON")] = False,
 ) -> None:
     """
@@ -44,25 +49,45 @@ def perplexity_cli(
     the share of unknown words stands beside them. Logarithms are natural.
     """
     from ..bilm import BiLM
-    from ..bilm.scoring import perplexity, score_sentences, softmax_words
+    from ..bilm.scoring import perplexity, softmax_words
     from ..training.readers import expand_inputs, read_documents
 
-    bilm = BiLM.load(model, softmax=True)
+    bilm = BiLM.load(model, softmax=True, initial_state=initial_state)
     words = softmax_words(bilm)
     paths = expand_inputs(text)
-    sentences = [s.tokens for s in read_documents(paths, lang=lang, model=pipeline)]
+    sentences = (s.tokens for s in read_documents(paths, lang=lang, model=pipeline))
     if per_token is None:
         result = perplexity(bilm, sentences, batch_tokens=batch_tokens)
         _show(result.to_dict(), as_json)
         return
-    to_stdout = str(per_token) == "-"
+    if str(per_token) == "-":
+        _write_tokens(sys.stdout, bilm, words, sentences)
+        return
     temporary = per_token.with_name(per_token.name + ".tmp")
-    file = sys.stdout if to_stdout else open(temporary, "w", encoding="utf-8", newline="")
     try:
-        writer = csv.writer(file, delimiter="\t", quoting=csv.QUOTE_NONE, escapechar="\\")
-        writer.writerow(["sentence", "position", "token", "forward", "backward"])
-        for number, sentence in enumerate(sentences):
-            score = score_sentences(bilm, words, [sentence])[0]
+        with open(temporary, "w", encoding="utf-8", newline="") as file:
+            n_tokens = _write_tokens(file, bilm, words, sentences)
+        temporary.replace(per_token)
+    finally:
+        temporary.unlink(missing_ok=True)
+    msg.good(f"Log-probabilities of {n_tokens:,} tokens: {per_token}")
+
+
+#: Sentences that are scored together for --per-token.
+_TOGETHER = 32
+
+
+def _write_tokens(file: TextIO, bilm: Any, words: Any, sentences: Iterator[List[str]]) -> int:
+    """Write a row for each token and boundary; gives the number of tokens."""
+    from ..bilm.scoring import score_sentences
+
+    writer = csv.writer(
+        file, delimiter="\t", quoting=csv.QUOTE_NONE, escapechar="\\", lineterminator="\n"
+    )
+    writer.writerow(["sentence", "position", "token", "forward", "backward"])
+    number = n_tokens = 0
+    while piece := list(itertools.islice(sentences, _TOGETHER)):
+        for sentence, score in zip(piece, score_sentences(bilm, words, piece)):
             # The first row is what the backward direction says of the sentence's beginning,
             # the last what the forward one says of its end.
             forward = ["", *(f"{x:.6f}" for x in score.forward)]
@@ -70,12 +95,9 @@ def perplexity_cli(
             tokens = ["<S>", *sentence, "</S>"]
             for row in zip(range(len(tokens)), tokens, forward, backward):
                 writer.writerow([number, *row])
-    finally:
-        if not to_stdout:
-            file.close()
-    if not to_stdout:
-        temporary.replace(per_token)
-        msg.good(f"Log-probabilities of {sum(map(len, sentences)):,} tokens: {per_token}")
+            number += 1
+            n_tokens += len(sentence)
+    return n_tokens
 
 
 def _show(values: "dict[str, float]", as_json: bool) -> None:

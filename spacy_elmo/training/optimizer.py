@@ -60,7 +60,10 @@ class Optimizer:
         c = self.config
         if c.optimizer == "adagrad":
             return torch.optim.Adagrad(
-                [p], lr=c.learn_rate, initial_accumulator_value=c.initial_accumulator, fused=True
+                [p],
+                lr=c.learn_rate,
+                initial_accumulator_value=c.initial_accumulator,
+                fused=p.device.type == "cpu",  # torch has no fused Adagrad for GPUs
             )
         return torch.optim.Adam(
             [p], lr=c.learn_rate, betas=(c.beta1, c.beta2), eps=c.eps, fused=True

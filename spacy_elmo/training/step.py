@@ -68,12 +68,15 @@ class Workers:
 
     def __init__(self, threads: int) -> None:
         self.count = min(2, threads)
-        per_worker = max(1, threads // 2)
-        self._pool = (
-            ThreadPoolExecutor(2, initializer=torch.set_num_threads, initargs=(per_worker,))
-            if self.count == 2
-            else None
-        )
+        self._pool: Optional[ThreadPoolExecutor] = None
+        self._threads_before = torch.get_num_threads()
+        if self.count == 2:
+            per_worker = max(1, threads // 2)
+            self._pool = ThreadPoolExecutor(
+                2, initializer=torch.set_num_threads, initargs=(per_worker,)
+            )
+        else:
+            torch.set_num_threads(1)
 
     @property
     def executor(self) -> Optional[ThreadPoolExecutor]:
@@ -87,9 +90,10 @@ class Workers:
         return list(self._pool.map(function, *arguments))
 
     def close(self) -> None:
-        """End the threads."""
+        """End the threads; the caller's own number of threads is what it was."""
         if self._pool is not None:
             self._pool.shutdown()
+        torch.set_num_threads(self._threads_before)
 
 
 class TrainingStep:
