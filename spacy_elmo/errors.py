@@ -197,8 +197,9 @@ class Errors(metaclass=_Coded):
     )
     E054 = (
         "{n} steps in a row, up to step {step}, had a loss or gradient that is not finite or far "
-        "above the recent mean, and were not taken. Lower training.learn_rate or "
-        "training.clip_norm and resume from the last checkpoint."
+        "above the recent mean, and were not taken. Start a new run with a lower "
+        "training.learn_rate or training.clip_norm; --init with this run's model-best goes on "
+        "from there."
     )
 
     E055 = (
@@ -300,6 +301,25 @@ class Errors(metaclass=_Coded):
     E079 = (
         "{path!s}, lines {lines}: the pipeline failed on one of these texts ({reason}). "
         "Try the texts with the pipeline alone, or tokenise with --lang instead of --model."
+    )
+
+    # Runs of the trainer: 080-089
+    E080 = (
+        "The text is too short to train on as streams: {n:,} predictions in a direction do not "
+        "fill one batch of {rows:,} rows of {steps} steps. Lower training.batch_tokens, give "
+        "more text, or train on whole sentences (training.unit)."
+    )
+    E081 = (
+        "There is no GPU number {number}: {n_gpus} can be used here. Give --gpu-id -1 for the CPU, "
+        "or install a PyTorch that supports the GPU."
+    )
+    E082 = (
+        "The text has only {n} sentences, too few to hold some of them out: every {every}th is "
+        "taken to measure perplexity on. Give more text, or name held-out text with --heldout."
+    )
+    E083 = (
+        "The output folder {path!s} cannot be made: {problem}. The last path is the folder of the "
+        "run; name one that does not exist yet."
     )
 
     # Stand-ins for other packages: 090-099

@@ -312,13 +312,17 @@ class BiLM(nn.Module):
     # -- initial states ------------------------------------------------------------------
 
     def reset_states(self) -> None:
-        """Forget the carried states, so that the next call starts from zeros."""
+        """Forget carried states, so that the next call starts from zeros, and the primed one.
+
+        The primed state is made again by itself when torch sees that weights have changed; call
+        this after writing to them through ``.data`` or a shared buffer.
+        """
+        self._primed = None
         self._carried.clear()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "BiLM":
         # What `to`, `double`, `cuda` and so on end in: kept states would not fit any more.
-        self._primed = None
-        self._carried.clear()
+        self.reset_states()
         super()._apply(fn, recurse)
         return self
 
