@@ -340,3 +340,51 @@ class Errors(metaclass=_Coded):
         "byte ids of batch_to_ids. Use the model through spacy_elmo.bilm.BiLM instead."
     )
     E094 = "{name} is {found!r}, but {expected} is expected. Give such a value."
+
+    # Component and layers: 100-119
+    E100 = (
+        "The doc {text!r} has no sentence boundaries, but doc_sents_segmenter goes by them. Put a "
+        "component that sets them (senter, sentencizer, parser) before elmo and, for training, "
+        "into [training] annotating_components; or use spacy-elmo.punct_segmenter.v1."
+    )
+    E101 = (
+        "The encoder has no weights and was told of none. Set weights in the component's "
+        "settings (a built-in name such as en_mini, or a path), or load a saved pipeline."
+    )
+    E102 = (
+        "The doc has ELMo's vectors for {found} tokens, but {expected} tokens now: it was "
+        "retokenised since. Run the component on it again: nlp.get_pipe('elmo')(doc)."
+    )
+    E103 = (
+        "The doc {text!r} has no ELMo vectors. Put it through a pipeline with the component elmo "
+        "whose store is 'layers' or 'vectors'."
+    )
+    E104 = "The setting {name} is {found!r}, expected one of: {allowed}. Change it in the config."
+    E105 = (
+        "A scalar mix of {expected} layers was given {found}. Its parameters were made for "
+        "another biLM; train the task again with this one, or load the biLM it was trained with."
+    )
+    E106 = (
+        "A listener was given {expected} docs by its elmo component but is asked for {found} "
+        "other ones. Components that listen must get the same batch as elmo: use nlp.update."
+    )
+    E107 = (
+        "A listener was not fed in training by its component {upstream!r}, and the docs have no "
+        "ELMo layers. If {upstream!r} is among [training] frozen_components, add it to "
+        "[training] annotating_components as well, or leave it out of both: its own setting "
+        "trainable = false freezes the weights already. Otherwise put it before the listener."
+    )
+    E108 = (
+        "A listener found no ELMo layers on the doc {text!r}. The component {upstream!r} that it "
+        "listens to is missing, disabled, or stands behind it. Put it into the pipeline before "
+        "the listening component, or give that component an encoder of its own with "
+        "nlp.replace_listeners."
+    )
+    E109 = (
+        "A listener was built for a {what} of {found}, but the encoder has {expected}. Leave width "
+        "out of the listener's settings, or load the biLM that the task was trained with."
+    )
+    E110 = "The component elmo has no labels. Add labels to the components that listen to it."
+    E111 = (
+        "The node {name!r} is no listener, but only listeners can be linked. Use ElmoListener.v1."
+    )

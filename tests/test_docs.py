@@ -31,7 +31,7 @@ def test_links_lead_to_files(path):
             assert (path.parent / target).exists(), f"{path.name} links to {target}"
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)
+@pytest.mark.parametrize("path", [*DOCUMENTS, ROOT / "project.yml"], ids=lambda p: p.name)
 def test_commands_in_documents_exist(path):
     import typer
 
@@ -39,13 +39,30 @@ def test_commands_in_documents_exist(path):
 
     commands = typer.main.get_command(elmo_cli).commands
     text = path.read_text(encoding="utf-8").replace("\\\n", " ")
-    for line in re.findall(r"^python -m spacy elmo (.+)$", text, flags=re.MULTILINE):
+    lines = re.findall(r"^[\s\"-]*python -m spacy elmo ([^\"\n]+)", text, flags=re.MULTILINE)
+    assert lines or path.name not in ("README.md", "project.yml", "pretraining.md")
+    for line in lines:
         name, *rest = line.split("#")[0].split()
         assert name in commands, f"{path.name}: {line}"
         known = {option for p in commands[name].params for option in p.opts}
         for word in rest:
             if word.startswith("-") and "." not in word:
                 assert word in known, f"{path.name}: {line} has {word}"
+
+
+def test_project_workflow_is_whole():
+    """Every step of the workflow is a command, every variable that it uses is set."""
+    import srsly
+
+    project = srsly.read_yaml(ROOT / "project.yml")
+    names = {command["name"] for command in project["commands"]}
+    for steps in project["workflows"].values():
+        assert set(steps) <= names
+    used = set(re.findall(r"\$\{vars\.(\w+)\}", (ROOT / "project.yml").read_text("utf-8")))
+    assert used == set(project["vars"])
+    for command in project["commands"]:
+        for path in command.get("deps", []):
+            assert "${" in path or (ROOT / path).exists()
 
 
 def test_readme_example_prints_what_it_says(tmp_path, capsys):

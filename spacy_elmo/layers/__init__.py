@@ -1,0 +1,1 @@
+"""thinc layers: segmenters, encoder, listener, scalar mix and architectures with ELMo in them."""

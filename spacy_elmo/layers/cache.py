@@ -1,0 +1,173 @@
+"""Outputs of a frozen encoder, kept by the texts of a sentence's tokens.
+
+A sentence comes again in every epoch of a training; its vectors do not change while the weights do
+not. What is kept is bounded in bytes; the least recently used goes first. A file, shared between
+runs, can stand behind the memory.
+"""
+
+import hashlib
+import sqlite3
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any, Dict, NamedTuple, Optional, Sequence, Union
+
+import numpy as np
+
+
+class CacheStatistics(NamedTuple):
+    """What a cache did so far.
+
+    hits (int): Sentences found in memory.
+    file_hits (int): Sentences found in the file.
+    misses (int): Sentences that had to be encoded.
+    entries (int): Sentences in memory.
+    n_bytes (int): Bytes of their vectors.
+    """
+
+    hits: int
+    file_hits: int
+    misses: int
+    entries: int
+    n_bytes: int
+
+
+class SentenceCache:
+    """Layers of sentences, layer 0 once (it is the same vector twice).
+
+    max_bytes (int): Bytes of vectors in memory at most; 0 turns the cache off.
+    path (Optional[Path]): File behind the memory, None for none.
+    fingerprint (str): Identifies weights and precision; entries of others are not found.
+    """
+
+    def __init__(
+        self,
+        max_bytes: int,
+        path: Optional[Union[str, Path]] = None,
+        fingerprint: str = "",
+    ) -> None:
+        self.max_bytes = max_bytes
+        self.path = None if path is None else str(path)
+        self.fingerprint = fingerprint
+        self._entries: "OrderedDict[bytes, np.ndarray]" = OrderedDict()
+        self._bytes = self._hits = self._file_hits = self._misses = 0
+        self._file: Optional[sqlite3.Connection] = None
+
+    @property
+    def enabled(self) -> bool:
+        """Whether anything is kept at all."""
+        return self.max_bytes > 0 or self.path is not None
+
+    @property
+    def statistics(self) -> CacheStatistics:
+        """Counters so far."""
+        return CacheStatistics(
+            self._hits, self._file_hits, self._misses, len(self._entries), self._bytes
+        )
+
+    def get(self, tokens: Sequence[str]) -> Optional[np.ndarray]:
+        """Layers of a sentence, *(L + 1, n_tokens, width)*, or None; not to be changed."""
+        if not self.enabled:
+            return None
+        key = self._key(tokens)
+        packed = self._entries.get(key)
+        if packed is not None:
+            self._entries.move_to_end(key)
+            self._hits += 1
+            return _unpack(packed)
+        packed = self._read(key)
+        if packed is None:
+            self._misses += 1
+            return None
+        self._file_hits += 1
+        self._keep(key, packed)
+        return _unpack(packed)
+
+    def put(self, tokens: Sequence[str], layers: np.ndarray) -> None:
+        """Keep the layers of a sentence."""
+        if not self.enabled:
+            return
+        key = self._key(tokens)
+        packed = _pack(layers)
+        self._keep(key, packed)
+        if self.path is not None:
+            header = np.array(packed.shape, np.int64).tobytes()
+            with self._connection() as file:
+                file.execute(
+                    "INSERT OR REPLACE INTO sentences VALUES (?, ?)",
+                    (key, header + packed.tobytes()),
+                )
+
+    def clear(self) -> None:
+        """Forget what is in memory; the counters stay."""
+        self._entries.clear()
+        self._bytes = 0
+
+    def _keep(self, key: bytes, packed: np.ndarray) -> None:
+        if packed.nbytes > self.max_bytes:
+            return
+        old = self._entries.pop(key, None)
+        if old is not None:
+            self._bytes -= old.nbytes
+        self._entries[key] = packed
+        self._bytes += packed.nbytes
+        while self._bytes > self.max_bytes:
+            _, dropped = self._entries.popitem(last=False)
+            self._bytes -= dropped.nbytes
+
+    def _key(self, tokens: Sequence[str]) -> bytes:
+        # Lengths come first, so that no two token lists look alike.
+        digest = hashlib.blake2b(self.fingerprint.encode(), digest_size=16)
+        for token in tokens:
+            data = token.encode("utf-8", "surrogatepass")
+            digest.update(len(data).to_bytes(4, "little"))
+            digest.update(data)
+        return digest.digest()
+
+    def _connection(self) -> sqlite3.Connection:
+        if self._file is None:
+            assert self.path is not None
+            self._file = sqlite3.connect(self.path, timeout=60.0)
+            with self._file as file:
+                file.execute(
+                    "CREATE TABLE IF NOT EXISTS sentences (key BLOB PRIMARY KEY, layers BLOB)"
+                )
+        return self._file
+
+    def _read(self, key: bytes) -> Optional[np.ndarray]:
+        if self.path is None:
+            return None
+        row = (
+            self._connection()
+            .execute("SELECT layers FROM sentences WHERE key = ?", (key,))
+            .fetchone()
+        )
+        if row is None:
+            return None
+        shape = np.frombuffer(row[0], np.int64, 3)
+        return np.frombuffer(row[0], np.float32, offset=shape.nbytes).reshape(shape)
+
+    def __getstate__(self) -> Dict[str, Any]:
+        # Settings travel, contents do not: a copy in another process begins empty.
+        return {
+            "max_bytes": self.max_bytes,
+            "path": self.path,
+            "fingerprint": self.fingerprint,
+        }
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+
+def _pack(layers: np.ndarray) -> np.ndarray:
+    """Half of layer 0 and the others, as *(2L + 1, n_tokens, width / 2)*."""
+    n_layers, n_tokens, width = layers.shape
+    half = width // 2
+    halves = layers.reshape(n_layers, n_tokens, 2, half).transpose(0, 2, 1, 3)
+    return np.ascontiguousarray(halves.reshape(2 * n_layers, n_tokens, half)[1:])
+
+
+def _unpack(packed: np.ndarray) -> np.ndarray:
+    halves = np.concatenate((packed[:1], packed))
+    n, n_tokens, half = halves.shape
+    pairs = halves.reshape(n // 2, 2, n_tokens, half).transpose(0, 2, 1, 3)
+    return pairs.reshape(n // 2, n_tokens, 2 * half)

@@ -1,0 +1,121 @@
+"""`spacy-elmo.ElmoEncoder.v1`: docs in, all layers of all tokens out."""
+
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+from spacy.tokens import Doc
+from thinc.api import Model
+from thinc.model import deserialize_attr, serialize_attr
+
+from ..errors import ElmoError, Errors
+from .segmenters import NAMED, SegmenterT, punct_segmenter, segmenter_name
+from .shim import BiLMShim
+from .types import EncoderT, LayersT
+
+PRECISIONS = ("float32", "float16", "int8")
+
+
+class SegmenterAttr:
+    """A segmenter as an attribute of a model, which travels in bytes by its name.
+
+    segmenter (SegmenterT): The function.
+    """
+
+    def __init__(self, segmenter: SegmenterT = punct_segmenter) -> None:
+        self.function = segmenter
+
+
+@serialize_attr.register(SegmenterAttr)
+def _serialize_segmenter(_: Any, value: SegmenterAttr, name: str, model: Model) -> bytes:
+    return (segmenter_name(value.function) or "").encode()
+
+
+@deserialize_attr.register(SegmenterAttr)
+def _deserialize_segmenter(_: Any, value: bytes, name: str, model: Model) -> SegmenterAttr:
+    # One of the user's own has no name to go by; the model keeps what it was built with.
+    found = NAMED.get(bytes(value).decode())
+    kept: SegmenterAttr = model.attrs[name]
+    return kept if found is None else SegmenterAttr(found)
+
+
+def build_elmo_encoder_v1(precision: str = "float32", trainable: bool = False) -> EncoderT:
+    """Build the encoder. It has no weights yet: the component, or bytes, bring them.
+
+    precision (str): Precision of inference: "float32", "float16" or "int8".
+    trainable (bool): Whether gradients reach the biLM; the component sets it to its own.
+    """
+    if precision not in PRECISIONS:
+        allowed = ", ".join(PRECISIONS)
+        raise ElmoError(Errors.E104.format(name="precision", found=precision, allowed=allowed))
+    return Model(
+        "elmo_encoder",
+        forward,
+        dims={"nO": None},
+        attrs={
+            "trainable": trainable,
+            "segmenter": SegmenterAttr(),
+            "replace_listener_cfg": replace_listener_cfg,
+        },
+        shims=[BiLMShim(precision=precision)],
+    )
+
+
+def shim_of(model: EncoderT) -> BiLMShim:
+    """The shim of an encoder."""
+    shim = model.shims[0]
+    assert isinstance(shim, BiLMShim)
+    return shim
+
+
+def forward(
+    model: EncoderT, docs: List[Doc], is_train: bool
+) -> Tuple[LayersT, Callable[[LayersT], List[Doc]]]:
+    """Encode docs; with a graph only if the encoder is trainable and this is training."""
+    shim = shim_of(model)
+    places, sentences = _sentences(model.attrs["segmenter"].function, docs)
+    bilm = shim.bilm
+    if model.maybe_get_dim("nO") is None:
+        model.set_dim("nO", bilm.width)
+    bp_embed: Optional[Callable[[List[np.ndarray]], None]] = None
+    if is_train and model.attrs["trainable"] and sentences:
+        embedded, bp_embed = shim.begin_embed(sentences)
+    else:
+        embedded = shim.embed(sentences)
+    outputs: List[Any] = [
+        np.zeros((bilm.n_layers, len(doc), bilm.width), np.float32) for doc in docs
+    ]
+    for (number, indices), layers in zip(places, embedded):
+        outputs[number][:, indices] = layers
+
+    def backprop(d_outputs: LayersT) -> List[Doc]:
+        if bp_embed is not None:
+            arrays = [model.ops.to_numpy(d) for d in d_outputs]
+            bp_embed([arrays[number][:, indices] for number, indices in places])
+        return []
+
+    return [model.ops.asarray3f(y) for y in outputs], backprop
+
+
+def _sentences(
+    segmenter: SegmenterT, docs: Sequence[Doc]
+) -> Tuple[List[Tuple[int, np.ndarray]], List[List[str]]]:
+    """Sentences with the doc and tokens that they come from; whitespace tokens are left out."""
+    places: List[Tuple[int, np.ndarray]] = []
+    sentences: List[List[str]] = []
+    for number, (doc, spans) in enumerate(zip(docs, segmenter(docs))):
+        for start, stop in spans:
+            tokens = [token for token in doc[start:stop] if not token.is_space]
+            if tokens:
+                places.append((number, np.array([token.i for token in tokens])))
+                sentences.append([token.text for token in tokens])
+    return places, sentences
+
+
+def replace_listener_cfg(encoder: Dict[str, Any], listener: Dict[str, Any]) -> Dict[str, Any]:
+    """Config of what stands in a listener's place after `nlp.replace_listeners`."""
+    mix = {k: v for k, v in listener.items() if k not in ("@architectures", "width", "upstream")}
+    return {
+        "@architectures": "spacy-elmo.ElmoTok2Vec.v1",
+        "precision": encoder.get("precision", "float32"),
+        **mix,
+    }

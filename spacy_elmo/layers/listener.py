@@ -1,0 +1,225 @@
+"""`spacy-elmo.ElmoListener.v1`: a task's door to the shared encoder, with its own scalar mix.
+
+The listener is a plain node; what makes it one is the `ListenerState` among its attributes, which
+is serialised to nothing. So copies, pickles and bytes of a task's model all keep a working
+listener, and never carry a batch along.
+"""
+
+from typing import Any, Callable, List, Optional, Sequence, Tuple
+
+from spacy.tokens import Doc
+from thinc.api import Model
+from thinc.model import deserialize_attr, serialize_attr
+
+from ..errors import ElmoError, Errors
+from .annotations import doc_layers
+from .encoder import replace_listener_cfg  # noqa: F401  (the hook's home, for readers)
+from .scalar_mix import build_scalar_mix_v1, set_parameters
+from .types import EncoderT, LayersT, Tok2VecT, VectorsT
+
+ATTR = "elmo_listener"
+
+
+class ListenerState:
+    """What a listener listens to, and the batch that it was given last.
+
+    upstream (str): Name of the component to listen to, "*" for any.
+    """
+
+    def __init__(self, upstream: str) -> None:
+        self.upstream = upstream
+        #: Set by the component: its name, once linked, and whether it wants gradients.
+        self.linked_to: Optional[str] = None
+        self.needs_gradient = False
+        #: Docs of `initialize`, which models run on to find out their sizes before any
+        #: component has annotated them.
+        self.sample: List[Doc] = []
+        self._docs: Optional[List[Doc]] = None
+        self._outputs: Optional[LayersT] = None
+        self._backprop: Optional[Callable[[LayersT], None]] = None
+
+    def receive(
+        self,
+        docs: Sequence[Doc],
+        outputs: LayersT,
+        backprop: Optional[Callable[[LayersT], None]],
+    ) -> None:
+        """Take a batch from the encoder, with the function that takes the gradients."""
+        self._docs, self._outputs, self._backprop = list(docs), outputs, backprop
+        self.sample = []
+
+    def take(
+        self, docs: Sequence[Doc]
+    ) -> Optional[Tuple[LayersT, Optional[Callable[[LayersT], None]]]]:
+        """Hand the batch out, once; None if there is none.
+
+        :raises ElmoError: E106 if the batch was made of other docs.
+        """
+        if self._docs is None or self._outputs is None:
+            return None
+        given, outputs, backprop = self._docs, self._outputs, self._backprop
+        self._docs = self._outputs = self._backprop = None
+        if len(given) != len(docs) or not all(_same(a, b) for a, b in zip(given, docs)):
+            raise ElmoError(Errors.E106.format(found=len(docs), expected=len(given)))
+        return outputs, backprop
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return ListenerState, (self.upstream,)
+
+
+def _same(a: Doc, b: Doc) -> bool:
+    return a is b or (len(a) == len(b) and all(s.orth == t.orth for s, t in zip(a, b)))
+
+
+@serialize_attr.register(ListenerState)
+def _serialize_state(_: Any, value: ListenerState, name: str, model: Model) -> bytes:
+    return b""
+
+
+@deserialize_attr.register(ListenerState)
+def _deserialize_state(_: Any, value: bytes, name: str, model: Model) -> ListenerState:
+    kept: ListenerState = model.attrs[name]
+    return kept
+
+
+def state_of(model: Model) -> Optional[ListenerState]:
+    """The state of a listener, None for any other node."""
+    state = model.attrs.get(ATTR)
+    return state if isinstance(state, ListenerState) else None
+
+
+def build_listener(upstream: str = "*", width: Optional[int] = None) -> EncoderT:
+    """Build the listener alone: all layers of the encoder that it is linked to."""
+    model: EncoderT = Model(
+        "elmo_listener",
+        _forward_listener,
+        dims={"nO": width, "nL": None},
+        attrs={ATTR: ListenerState(upstream)},
+    )
+    return model
+
+
+def _forward_listener(
+    model: EncoderT, docs: List[Doc], is_train: bool
+) -> Tuple[LayersT, Callable[[LayersT], List[Doc]]]:
+    state = state_of(model)
+    assert state is not None
+    if is_train:
+        batch = state.take(docs)
+        if batch is not None:
+            outputs, callback = batch
+
+            def backprop(d_outputs: LayersT) -> List[Doc]:
+                if callback is not None and len(d_outputs):
+                    callback(d_outputs)
+                return []
+
+            return outputs, backprop
+    return [_from_doc(model, doc, state, is_train) for doc in docs], _no_backprop
+
+
+def _from_doc(model: EncoderT, doc: Doc, state: ListenerState, is_train: bool) -> Any:
+    layers: Any = doc_layers(doc)
+    if layers is not None:
+        return model.ops.asarray3f(layers)
+    in_sample = any(doc is known for known in state.sample)
+    if (len(doc) == 0 or in_sample) and model.maybe_get_dim("nL") is not None:
+        return model.ops.alloc3f(model.get_dim("nL"), len(doc), model.get_dim("nO"))
+    name = state.linked_to or (state.upstream if state.upstream != "*" else "elmo")
+    if is_train:
+        raise ElmoError(Errors.E107.format(upstream=name))
+    raise ElmoError(Errors.E108.format(upstream=name, text=doc.text[:40]))
+
+
+def _no_backprop(d_outputs: LayersT) -> List[Doc]:
+    return []
+
+
+def join(source: EncoderT, mix: Any) -> Tok2VecT:
+    """A source of layers (listener or encoder) with the mix of its layers."""
+    model: Tok2VecT = Model(
+        "elmo_tok2vec",
+        _forward_join,
+        init=_init_join,
+        dims={"nO": source.maybe_get_dim("nO")},
+        layers=[source, mix],
+        attrs={"replace_listener_cfg": replace_listener_cfg},
+    )
+    return model
+
+
+def _wants_gradient(source: EncoderT) -> bool:
+    state = state_of(source)
+    return state.needs_gradient if state is not None else bool(source.attrs.get("trainable"))
+
+
+def _forward_join(
+    model: Tok2VecT, docs: List[Doc], is_train: bool
+) -> Tuple[VectorsT, Callable[[VectorsT], List[Doc]]]:
+    source, mix = model.layers
+    layers, bp_layers = source(docs, is_train)
+    mix.attrs["input_gradient"] = wanted = is_train and _wants_gradient(source)
+    vectors, bp_mix = mix(layers, is_train)
+
+    def backprop(d_vectors: VectorsT) -> List[Doc]:
+        d_layers = bp_mix(d_vectors)
+        return bp_layers(d_layers) if wanted else []
+
+    return vectors, backprop
+
+
+def _init_join(
+    model: Tok2VecT, X: Optional[List[Doc]] = None, Y: Optional[VectorsT] = None
+) -> None:
+    source, mix = model.layers
+    set_sizes(model, source.maybe_get_dim("nL"), source.maybe_get_dim("nO"))
+    state = state_of(source)
+    if state is not None and X is not None:
+        state.sample = list(X)
+    source.initialize(X=X)
+    mix.initialize()
+
+
+def set_sizes(model: Tok2VecT, n_layers: Optional[int], width: Optional[int]) -> None:
+    """Tell a joined node how many layers of which width will come.
+
+    :raises ElmoError: E109 if it was built for others.
+    """
+    source, mix = model.layers
+    for node, dim, value in (
+        (source, "nO", width),
+        (model, "nO", width),
+        (mix, "nO", width),
+        (mix, "nL", n_layers),
+        (source, "nL", n_layers),
+    ):
+        if value is None or node.has_dim(dim) is False:
+            continue
+        found = node.maybe_get_dim(dim)
+        if found is None:
+            node.set_dim(dim, value)
+        elif found != value:
+            what = "width" if dim == "nO" else "number of layers"
+            raise ElmoError(Errors.E109.format(what=what, found=found, expected=value))
+    if mix.maybe_get_dim("nL") is not None:
+        set_parameters(mix)
+
+
+def build_elmo_listener_v1(
+    upstream: str = "*",
+    width: Optional[int] = None,
+    init_weights: Optional[List[float]] = None,
+    trainable: bool = True,
+    layer_norm: bool = False,
+    dropout: float = 0.0,
+    l2: float = 0.0,
+) -> Tok2VecT:
+    """Build a listener with its own scalar mix; goes where a task wants a tok2vec.
+
+    upstream (str): Name of the elmo component to listen to, "*" for any.
+    width (Optional[int]): Width of its vectors; taken from the component when it is linked, and
+        checked if given.
+    init_weights, trainable, layer_norm, dropout, l2: See `ScalarMix.v1`.
+    """
+    mix = build_scalar_mix_v1(None, init_weights, trainable, layer_norm, dropout, l2)
+    return join(build_listener(upstream, width), mix)

@@ -1,0 +1,261 @@
+"""The biLM as thinc sees it: a shim that loads late, embeds through a cache, learns, and travels.
+
+thinc's own PyTorchShim is not used: it serialises with pickle, leaves the module in training mode
+after each prediction, and its parameter averages never reach the module.
+"""
+
+import contextlib
+import hashlib
+import tempfile
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+
+import numpy as np
+import srsly
+import torch
+from thinc.api import Optimizer, Shim
+
+from ..bilm.encoder import BiLM
+from ..bilm.io import ModelFiles, read_native, write_native
+from ..errors import ElmoError, Errors
+from .cache import SentenceCache
+
+PathT = Union[str, Path]
+SourceT = Union[str, Tuple[str, str]]
+
+
+class BiLMShim(Shim):
+    """Holds a biLM. Until it is needed there is none, only where to load it from.
+
+    source (Optional[SourceT]): Built-in name, path, or the two paths of options and weights.
+    precision (str): Precision of inference.
+    """
+
+    def __init__(self, source: Optional[SourceT] = None, precision: str = "float32") -> None:
+        super().__init__(None, config={"precision": precision})
+        self.source = source
+        self.cache = SentenceCache(0)
+        self.max_batch_tokens = 4096
+        self.learn_rate_factor = 1.0
+        self._frozen = True
+        self._stored_narrow = False
+
+    # -- weights -------------------------------------------------------------------------
+
+    @property
+    def bilm(self) -> BiLM:
+        """The model, loaded now if it was not yet.
+
+        :raises ElmoError: E101 if there is nothing to load from, and what the reader raises.
+        """
+        if self._model is None:
+            if self.source is None:
+                raise ElmoError(Errors.E101)
+            first, second = (self.source, None) if isinstance(self.source, str) else self.source
+            self.set_bilm(BiLM.load(first, second))
+        model: BiLM = self._model
+        return model
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the weights are in memory."""
+        return self._model is not None
+
+    def set_bilm(self, bilm: BiLM) -> None:
+        """Take another model; what was cached of the old one is forgotten."""
+        self._model = bilm.eval()
+        for p in bilm.parameters():
+            p.requires_grad_(False)
+        self._weights_changed()
+
+    def _weights_changed(self) -> None:
+        if self._model is not None:
+            self._model.reset_states()
+        self.cache.clear()
+        self.cache.fingerprint = ""
+
+    def fingerprint(self) -> str:
+        """Hash of weights, numerics and precision: what the vectors of a sentence depend on."""
+        digest = hashlib.blake2b(digest_size=16)
+        config = self.bilm.config
+        facts = {**config.to_dict(), "meta": {}, "precision": self.cfg["precision"]}
+        digest.update(srsly.json_dumps(facts, sort_keys=True).encode())
+        for name, tensor in sorted(self.bilm.state_dict().items()):
+            digest.update(name.encode())
+            digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
+        return digest.hexdigest()
+
+    # -- computing -----------------------------------------------------------------------
+
+    def embed(self, sentences: Sequence[Sequence[str]]) -> List[np.ndarray]:
+        """Layers of sentences, without a graph; what the cache has is not computed again.
+
+        sentences (Sequence[Sequence[str]]): Token texts.
+        RETURNS (List[ndarray]): *(L + 1, n_tokens, width)* each, not to be changed.
+        """
+        bilm = self.bilm
+        if not self.cache.enabled:
+            return bilm.embed(sentences, batch_tokens=self.max_batch_tokens)
+        if not self.cache.fingerprint:
+            # Only a file is shared with other weights; hashing them takes a while.
+            self.cache.fingerprint = self.fingerprint() if self.cache.path else "memory"
+        results: List[Optional[np.ndarray]] = [self.cache.get(s) for s in sentences]
+        missing: Dict[Tuple[str, ...], List[int]] = {}
+        for i, found in enumerate(results):
+            if found is None:
+                missing.setdefault(tuple(sentences[i]), []).append(i)
+        computed = bilm.embed(list(missing), batch_tokens=self.max_batch_tokens)
+        for (tokens, places), layers in zip(missing.items(), computed):
+            self.cache.put(tokens, layers)
+            for i in places:
+                results[i] = layers
+        return [layers for layers in results if layers is not None]
+
+    def begin_embed(
+        self, sentences: Sequence[Sequence[str]]
+    ) -> Tuple[List[np.ndarray], Callable[[List[np.ndarray]], None]]:
+        """Layers of sentences, and the function that takes their gradients.
+
+        RETURNS (Tuple[List[ndarray], Callable]): Layers as from `embed`, and a callback that
+            takes arrays of the same shapes and adds to the gradients of the weights.
+        """
+        bilm = self.bilm
+        if self._frozen:
+            self._frozen = False
+            for p in bilm.parameters():
+                # Mapped weights belong to the file.
+                p.data = p.data.clone()
+                p.requires_grad_(True)
+        with torch.enable_grad():
+            flat = bilm(sentences)
+        edges = np.cumsum([0, *(len(s) + 2 for s in sentences)])
+        values = flat.detach().numpy()
+        spans = [(a + 1, b - 1) for a, b in zip(edges, edges[1:])]
+        outputs = [values[:, a:b].copy() for a, b in spans]
+
+        def backprop(gradients: List[np.ndarray]) -> None:
+            d_flat = torch.zeros_like(flat)
+            for (a, b), gradient in zip(spans, gradients):
+                d_flat[:, a:b] = torch.from_numpy(np.ascontiguousarray(gradient))
+            flat.backward(d_flat)
+
+        return outputs, backprop
+
+    # -- thinc ---------------------------------------------------------------------------
+
+    def finish_update(self, optimizer: Optimizer) -> None:
+        """Update the weights from their gradients, if there are any."""
+        if self._model is None or self._frozen:
+            return
+        changed = False
+        for name, p in self._model.named_parameters():
+            if p.grad is None:
+                continue
+            new, _ = optimizer(
+                (self.id, name), p.data.numpy(), p.grad.numpy(), lr_scale=self.learn_rate_factor
+            )
+            p.data = torch.from_numpy(np.ascontiguousarray(new)).view_as(p.data).clone()
+            p.grad = None
+            changed = True
+        if changed:
+            self._stored_narrow = False
+            self._weights_changed()
+
+    @contextlib.contextmanager
+    def use_params(self, params: Dict[Any, Any]) -> Iterator[None]:
+        """Have the weights be these (an optimiser's averages) for a while."""
+        if self._model is None:
+            yield
+            return
+        backup = {}
+        for name, p in self._model.named_parameters():
+            value = params.get((self.id, name))
+            if value is not None:
+                backup[name] = p.data
+                p.data = torch.from_numpy(np.asarray(value)).view_as(p.data).clone()
+        if backup:
+            self._weights_changed()
+        try:
+            yield
+        finally:
+            for name, p in self._model.named_parameters():
+                if name in backup:
+                    p.data = backup[name]
+            if backup:
+                self._weights_changed()
+
+    def copy(self) -> "BiLMShim":
+        """Another shim; weights that do not learn are shared, others copied."""
+        return self._duplicate(self.cfg["precision"])
+
+    def __deepcopy__(self, memo: Dict[int, Any]) -> "BiLMShim":
+        return self._duplicate(self.cfg["precision"])
+
+    def _duplicate(self, precision: str) -> "BiLMShim":
+        new = BiLMShim(self.source, precision)
+        new.max_batch_tokens = self.max_batch_tokens
+        new.learn_rate_factor = self.learn_rate_factor
+        new.cache = SentenceCache(self.cache.max_bytes, self.cache.path)
+        if self._model is not None:
+            files = self._model.to_files()
+            if not self._frozen:
+                files.tensors = {name: t.clone() for name, t in files.tensors.items()}
+            new.set_bilm(BiLM.from_files(files))
+        return new
+
+    def to_device(self, device_type: str, device_id: int) -> None:
+        """Move the weights."""
+        if self._model is not None:
+            device = "cpu" if device_type == "cpu" else f"{device_type}:{device_id}"
+            self._model.to(device)
+
+    def __getstate__(self) -> Dict[str, Any]:
+        state = self.__dict__.copy()
+        state["_model"] = None
+        state["weights"] = self.to_bytes() if self.is_loaded else None
+        return state
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        weights = state.pop("weights")
+        self.__dict__.update(state)
+        self._frozen = True
+        if weights is not None:
+            self.from_bytes(weights)
+
+    # -- files ---------------------------------------------------------------------------
+
+    def write(self, path: Path) -> None:
+        """Write a native model folder."""
+        files = self.bilm.to_files()
+        write_native(files, path, dtype="float16" if _is_narrow(files) else "float32")
+
+    def read(self, path: Path) -> None:
+        """Read a native model folder, mapped into memory."""
+        self.set_bilm(BiLM.from_files(read_native(path)))
+        self._frozen = True
+
+    def to_bytes(self) -> bytes:
+        """The files of the native format in one message; loads the weights if need be."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model"
+            self.write(path)
+            files = {p.name: p.read_bytes() for p in sorted(path.iterdir())}
+        data: bytes = srsly.msgpack_dumps(files)
+        return data
+
+    def from_bytes(self, data: bytes) -> "BiLMShim":
+        """Take what `to_bytes` gave."""
+        with tempfile.TemporaryDirectory() as folder:
+            for name, content in srsly.msgpack_loads(data).items():
+                (Path(folder) / Path(name).name).write_bytes(content)
+            files = read_native(Path(folder))
+            # The folder goes away, so its files must not stay mapped.
+            files.tensors = {name: t.clone() for name, t in files.tensors.items()}
+        self.set_bilm(BiLM.from_files(files))
+        self._frozen = True
+        return self
+
+
+def _is_narrow(files: ModelFiles) -> bool:
+    """Whether float16 holds all weights exactly, as when they came from float16."""
+    return all(bool((t.half().float() == t).all()) for t in files.tensors.values())

@@ -1,0 +1,332 @@
+"""The component `elmo`: annotates docs, and feeds the listeners of later components."""
+
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Union
+
+import numpy as np
+from spacy import util
+from spacy.language import Language
+from spacy.pipeline.trainable_pipe import TrainablePipe
+from spacy.tokens import Doc
+from spacy.training import Example, validate_examples
+from spacy.vocab import Vocab
+from thinc.api import Model, Optimizer, set_dropout_rate
+
+from ..bilm.encoder import BiLM
+from ..errors import ElmoError, Errors
+from ..layers.annotations import register_extensions, store
+from ..layers.cache import CacheStatistics, SentenceCache
+from ..layers.encoder import SegmenterAttr, shim_of
+from ..layers.listener import ListenerState, set_sizes, state_of
+from ..layers.segmenters import SegmenterT
+from ..layers.types import EncoderT, LayersT
+from .hooks import set_hooks
+from .pending import PendingUpdate
+
+WEIGHTS_NAME = "weights"
+STORES = ("layers", "vectors", "none")
+MixT = Union[str, List[float]]
+
+
+class Elmo(TrainablePipe):
+    """Contextual vectors from a biLM (Peters et al. 2018).
+
+    Made by `nlp.add_pipe("elmo")`. Reads no file until weights are needed.
+
+    vocab (Vocab): The pipeline's vocab.
+    model (Model): An `ElmoEncoder.v1`.
+    name (str): The component's name.
+    weights (str): Built-in name or path.
+    trainable (bool): Whether the listeners' gradients reach the biLM.
+    mix (Union[str, List[float]]): The component's own mix: "mean", "top", or L + 1 weights.
+    store (str): What stays on the docs: "layers", "vectors" or "none".
+    hooks (bool): Whether `.vector` and `.similarity` come from ELMo.
+    cache_mb (float): Outputs of a frozen encoder that are kept, in MiB; 0 for none.
+    cache_path (Optional[str]): File behind the cache, shared between runs.
+    max_batch_tokens (int): Tokens that are encoded at a time.
+    segmenter (SegmenterT): Cuts docs into what is encoded together.
+    learn_rate_factor (float): The encoder's learn rate relative to the optimiser's.
+    """
+
+    def __init__(
+        self,
+        vocab: Vocab,
+        model: EncoderT,
+        name: str = "elmo",
+        *,
+        weights: Optional[str],
+        trainable: bool,
+        mix: MixT,
+        store: str,
+        hooks: bool,
+        cache_mb: float,
+        cache_path: Optional[str],
+        max_batch_tokens: int,
+        segmenter: SegmenterT,
+        learn_rate_factor: float,
+    ) -> None:
+        super().__init__(vocab, model, name)
+        if store not in STORES:
+            allowed = ", ".join(STORES)
+            raise ElmoError(Errors.E104.format(name="store", found=store, allowed=allowed))
+        if isinstance(mix, str) and mix not in ("mean", "top"):
+            allowed = "mean, top, or a list of L + 1 numbers"
+            raise ElmoError(Errors.E104.format(name="mix", found=mix, allowed=allowed))
+        self.cfg: Dict[str, Any] = {"mix": mix, "store": store, "hooks": hooks}
+        self.listener_map: Dict[str, List[Model]] = {}
+        self._pending = PendingUpdate()
+        model.attrs["trainable"] = trainable
+        model.attrs["segmenter"] = SegmenterAttr(segmenter)
+        shim = shim_of(model)
+        if not shim.is_loaded:
+            shim.source = weights
+        shim.max_batch_tokens = max_batch_tokens
+        shim.learn_rate_factor = learn_rate_factor
+        # What a learning encoder gave is of no use a step later.
+        n_bytes = 0 if trainable else int(cache_mb * 2**20)
+        shim.cache = SentenceCache(n_bytes, None if trainable else cache_path)
+        register_extensions()
+
+    # -- facts ---------------------------------------------------------------------------
+
+    @property
+    def bilm(self) -> BiLM:
+        """The biLM itself; loads the weights if they were not needed yet."""
+        return shim_of(self.model).bilm
+
+    @property
+    def trainable(self) -> bool:
+        """Whether the biLM learns."""
+        return bool(self.model.attrs["trainable"])
+
+    @property
+    def cache(self) -> CacheStatistics:
+        """What the cache of frozen outputs did so far."""
+        return shim_of(self.model).cache.statistics
+
+    @property
+    def is_trainable(self) -> bool:
+        """Whether spaCy should call `update`: always, since that is how listeners are fed."""
+        return True
+
+    def mix_weights(self) -> np.ndarray:
+        """The component's own mix, a weight for each layer. *(L + 1,)*."""
+        n, mix = self.bilm.n_layers, self.cfg["mix"]
+        if mix == "mean":
+            return np.full(n, 1.0 / n, np.float32)
+        if mix == "top":
+            return np.eye(n, dtype=np.float32)[-1]
+        if len(mix) != n:
+            raise ElmoError(Errors.E004.format(found=mix, n=len(mix), n_layers=n))
+        return np.array(mix, np.float32)
+
+    # -- listeners -----------------------------------------------------------------------
+
+    @property
+    def listeners(self) -> List[Model]:
+        """RETURNS (List[Model]): The listener nodes that are linked to this component."""
+        return [m for name in self.listening_components for m in self.listener_map[name]]
+
+    @property
+    def listening_components(self) -> List[str]:
+        """RETURNS (List[str]): Names of the components that listen."""
+        return list(self.listener_map)
+
+    def add_listener(self, listener: Model, component_name: str) -> None:
+        """Link a listener, and tell it how wide the layers are, if that is known yet."""
+        known = self.listener_map.setdefault(component_name, [])
+        if not any(node is listener for node in known):
+            known.append(listener)
+        state = _state(listener)
+        state.linked_to = self.name
+        state.needs_gradient = self.trainable
+
+    def remove_listener(self, listener: Model, component_name: str) -> bool:
+        """Unlink a listener. RETURNS (bool): Whether it was linked."""
+        known = self.listener_map.get(component_name, [])
+        kept = [node for node in known if node is not listener]
+        if len(kept) == len(known):
+            return False
+        self.listener_map[component_name] = kept
+        if not kept:
+            del self.listener_map[component_name]
+        return True
+
+    def find_listeners(self, component: Any) -> None:
+        """Link all listeners of a later component that ask for this one, or for any."""
+        model = getattr(component, "model", None)
+        if not isinstance(model, Model):
+            return
+        for node in model.walk():
+            state = state_of(node)
+            if state is not None and state.upstream in ("*", self.name):
+                self.add_listener(node, component.name)
+        if shim_of(self.model).is_loaded:
+            self._tell_sizes(component.name, model)
+
+    def _tell_sizes(self, name: str, model: Model) -> None:
+        bilm = self.bilm
+        linked = self.listener_map.get(name, [])
+        for node in model.walk():
+            if node.name == "elmo_tok2vec" and any(node.layers[0] is m for m in linked):
+                set_sizes(node, bilm.n_layers, bilm.width)
+
+    # -- annotating ----------------------------------------------------------------------
+
+    def predict(self, docs: Iterable[Doc]) -> LayersT:
+        """All layers of docs, which are not changed. *(L + 1, n_tokens, width)* each."""
+        layers: LayersT = self.model.predict(list(docs))
+        return layers
+
+    def set_annotations(self, docs: Sequence[Doc], layers: LayersT) -> None:
+        """Put layers on docs, as `store` says.
+
+        Listeners read layers from the docs, so they stay there as long as there are any.
+        """
+        what = self.cfg["store"]
+        if self.listener_map:
+            what = "layers"
+        mix = self.mix_weights()
+        for doc, array in zip(docs, layers):
+            store(doc, self.model.ops.to_numpy(array), mix, what)
+            if self.cfg["hooks"]:
+                set_hooks(doc)
+
+    # -- training ------------------------------------------------------------------------
+
+    def initialize(
+        self,
+        get_examples: Callable[[], Iterable[Example]],
+        *,
+        nlp: Optional[Language] = None,
+        weights: Optional[str] = None,
+    ) -> None:
+        """Load the weights, so that the components behind know how wide the vectors are.
+
+        get_examples (Callable): Not used; there is nothing to infer from data.
+        nlp (Optional[Language]): The pipeline, whose listeners are told the sizes.
+        weights (Optional[str]): Built-in name or path to load instead of the configured one.
+        """
+        shim = shim_of(self.model)
+        if weights is not None:
+            shim.source = weights
+            shim.set_bilm(BiLM.load(weights))
+        self._loaded()
+        if nlp is not None:
+            for name, component in nlp.pipeline:
+                if name in self.listener_map:
+                    self._tell_sizes(name, component.model)  # type: ignore[attr-defined]
+
+    def _loaded(self) -> None:
+        bilm = self.bilm
+        if self.model.maybe_get_dim("nO") is None:
+            self.model.set_dim("nO", bilm.width)
+        elif self.model.get_dim("nO") != bilm.width:
+            found, expected = self.model.get_dim("nO"), bilm.width
+            raise ElmoError(Errors.E109.format(what="width", found=found, expected=expected))
+        self.mix_weights()
+
+    def update(
+        self,
+        examples: Iterable[Example],
+        *,
+        drop: float = 0.0,
+        sgd: Optional[Optimizer] = None,
+        losses: Optional[Dict[str, float]] = None,
+    ) -> Dict[str, float]:
+        """Encode a batch and hand it to the listeners.
+
+        If the encoder learns, the listeners' gradients are collected, and go through it before
+        the next batch or in `finish_update`, whichever comes first: so it does not matter which
+        listeners take part in a batch, and which is the last.
+
+        losses (Optional[Dict[str, float]]): Gets an entry of 0, the loss being the listeners'.
+        """
+        losses = {} if losses is None else losses
+        losses.setdefault(self.name, 0.0)
+        examples = list(examples)
+        validate_examples(examples, "Elmo.update")
+        docs = [eg.predicted for eg in examples]
+        set_dropout_rate(self.model, drop)
+        self._pending.flush()
+        if self.trainable:
+            layers, backprop = self.model.begin_update(docs)
+            self._pending = PendingUpdate(layers, backprop)
+        else:
+            layers = self.model.predict(docs)
+        for listener in self.listeners:
+            callback = self._pending.add if self.trainable else None
+            _state(listener).receive(docs, layers, callback)
+        if sgd is not None and sgd is not False:
+            self.finish_update(sgd)
+        return losses
+
+    def finish_update(self, sgd: Optimizer) -> None:
+        """Send the collected gradients through the encoder and update it."""
+        self._pending.flush()
+        self.model.finish_update(sgd)
+
+    def get_loss(self, examples: Iterable[Example], scores: Any) -> None:
+        """There is none of its own."""
+
+    def add_label(self, label: str) -> int:
+        """The component has no labels."""
+        raise ElmoError(Errors.E110)
+
+    # -- files ---------------------------------------------------------------------------
+
+    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
+        """Settings and weights as bytes."""
+        serialize: Dict[str, Callable[[], Any]] = {
+            "cfg": lambda: self._settings(),
+            WEIGHTS_NAME: lambda: shim_of(self.model).to_bytes(),
+        }
+        data: bytes = util.to_bytes(serialize, exclude)
+        return data
+
+    def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> "Elmo":
+        """Take what `to_bytes` gave."""
+        deserialize: Dict[str, Callable[[Any], Any]] = {
+            "cfg": self._take_settings,
+            WEIGHTS_NAME: lambda b: shim_of(self.model).from_bytes(b),
+        }
+        util.from_bytes(data, deserialize, exclude)
+        if WEIGHTS_NAME not in exclude:
+            self._loaded()
+        return self
+
+    def to_disk(self, path: Union[str, Path], *, exclude: Iterable[str] = ()) -> None:
+        """Write settings, and the weights as a model folder that all commands can read."""
+        import srsly
+
+        serialize: Dict[str, Callable[[Path], Any]] = {
+            "cfg": lambda p: srsly.write_json(p, self._settings()),
+            WEIGHTS_NAME: lambda p: shim_of(self.model).write(p),
+        }
+        util.to_disk(path, serialize, exclude)
+
+    def from_disk(self, path: Union[str, Path], *, exclude: Iterable[str] = ()) -> "Elmo":
+        """Read what `to_disk` wrote; weights are mapped, so that pipelines share them."""
+        import srsly
+
+        deserialize: Dict[str, Callable[[Path], Any]] = {
+            "cfg": lambda p: self._take_settings(srsly.read_json(p)),
+            WEIGHTS_NAME: lambda p: shim_of(self.model).read(p),
+        }
+        util.from_disk(path, deserialize, exclude)
+        if WEIGHTS_NAME not in exclude:
+            self._loaded()
+        return self
+
+    def _settings(self) -> Dict[str, Any]:
+        return dict(self.cfg)
+
+    def _take_settings(self, settings: Dict[str, Any]) -> None:
+        self.cfg.update(settings)
+
+
+def _state(listener: Model) -> ListenerState:
+    state = state_of(listener)
+    if state is None:
+        raise ElmoError(Errors.E111.format(name=listener.name))
+    return state

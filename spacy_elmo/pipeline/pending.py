@@ -1,0 +1,40 @@
+"""Gradients of the listeners of one batch, collected until the encoder takes them."""
+
+from typing import Any, Callable, List, Optional
+
+from ..layers.types import LayersT
+
+
+class PendingUpdate:
+    """A batch whose gradients are still coming in; empty if nothing was given.
+
+    layers (Optional[LayersT]): What the listeners got.
+    backprop (Optional[Callable]): Takes the summed gradients.
+    """
+
+    def __init__(
+        self,
+        layers: Optional[LayersT] = None,
+        backprop: Optional[Callable[[LayersT], Any]] = None,
+    ) -> None:
+        self._layers, self._backprop = layers, backprop
+        self._sums: Optional[List[Any]] = None
+
+    def add(self, gradients: LayersT) -> None:
+        """Add one listener's gradients."""
+        if self._sums is None:
+            self._sums = [gradient.copy() for gradient in gradients]
+            return
+        for total, gradient in zip(self._sums, gradients):
+            total += gradient
+
+    def flush(self) -> None:
+        """Send the sums through the encoder, if any came; once."""
+        sums, backprop = self._sums, self._backprop
+        self._layers = self._sums = self._backprop = None
+        if sums is not None and backprop is not None:
+            backprop(sums)
+
+    def __reduce__(self) -> Any:
+        # Copies and pickles begin with nothing pending.
+        return PendingUpdate, ()
