@@ -1,9 +1,7 @@
 """``python -m spacy elmo perplexity``"""
 
-import csv
 import itertools
 import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any, Iterator, List, Optional, TextIO
 
@@ -50,6 +48,7 @@ def perplexity_cli(
     """
     from ..bilm import BiLM
     from ..bilm.scoring import perplexity, softmax_words
+    from ..errors import ElmoError, Errors
     from ..training.readers import expand_inputs, read_documents
 
     bilm = BiLM.load(model, softmax=True, initial_state=initial_state)
@@ -61,15 +60,20 @@ def perplexity_cli(
         _show(result.to_dict(), as_json)
         return
     if str(per_token) == "-":
-        _write_tokens(sys.stdout, bilm, words, sentences)
+        # UTF-8 whatever the locale.
+        _write_tokens(typer.get_text_stream("stdout", encoding="utf-8"), bilm, words, sentences)
         return
     temporary = per_token.with_name(per_token.name + ".tmp")
     try:
         with open(temporary, "w", encoding="utf-8", newline="") as file:
             n_tokens = _write_tokens(file, bilm, words, sentences)
         temporary.replace(per_token)
+    except OSError as err:
+        problem = err.strerror or err
+        raise ElmoError(Errors.E039.format(path=per_token, problem=problem)) from err
     finally:
-        temporary.unlink(missing_ok=True)
+        if temporary.exists():
+            temporary.unlink()
     msg.good(f"Log-probabilities of {n_tokens:,} tokens: {per_token}")
 
 
@@ -81,10 +85,8 @@ def _write_tokens(file: TextIO, bilm: Any, words: Any, sentences: Iterator[List[
     """Write a row for each token and boundary; gives the number of tokens."""
     from ..bilm.scoring import score_sentences
 
-    writer = csv.writer(
-        file, delimiter="\t", quoting=csv.QUOTE_NONE, escapechar="\\", lineterminator="\n"
-    )
-    writer.writerow(["sentence", "position", "token", "forward", "backward"])
+    # Nothing is quoted or escaped: tokens have no tab and no line end in them.
+    file.write("sentence\tposition\ttoken\tforward\tbackward\n")
     number = n_tokens = 0
     while piece := list(itertools.islice(sentences, _TOGETHER)):
         for sentence, score in zip(piece, score_sentences(bilm, words, piece)):
@@ -94,9 +96,10 @@ def _write_tokens(file: TextIO, bilm: Any, words: Any, sentences: Iterator[List[
             backward = [*(f"{x:.6f}" for x in score.backward), ""]
             tokens = ["<S>", *sentence, "</S>"]
             for row in zip(range(len(tokens)), tokens, forward, backward):
-                writer.writerow([number, *row])
+                file.write("\t".join(map(str, (number, *row))) + "\n")
             number += 1
             n_tokens += len(sentence)
+    file.flush()
     return n_tokens
 
 

@@ -116,8 +116,9 @@ def _split_overrides(arguments: List[str]) -> Tuple[List[str], List[str]]:
 
     paths: List[str] = []
     overrides: List[str] = []
-    rest = iter(arguments)
-    for argument in rest:
+    rest = list(arguments)
+    while rest:
+        argument = rest.pop(0)
         if not argument.startswith("--"):
             paths.append(argument)
         elif "." not in argument:
@@ -125,8 +126,8 @@ def _split_overrides(arguments: List[str]) -> Tuple[List[str], List[str]]:
             raise ElmoError(Errors.E051.format(problems=problem))
         else:
             overrides.append(argument)
-            if "=" not in argument:
-                overrides.append(next(rest, ""))
+            if "=" not in argument and rest and not rest[0].startswith("--"):
+                overrides.append(rest.pop(0))
     if not paths:
         raise ElmoError(Errors.E051.format(problems="the output folder is missing"))
     return paths, overrides
@@ -139,7 +140,8 @@ def _settings(config: Optional[Path], preset: Optional[str], overrides: List[str
     from ..errors import ElmoError, Errors
     from ..training.config import PretrainConfig
 
-    changes = parse_config_overrides(overrides) if overrides else {}
+    # Overrides in the environment are meant for the configurations of `spacy train`.
+    changes = parse_config_overrides(overrides, env_var=None)
     values: Dict[str, Any] = {}
     if config is not None:
         if not config.is_file():
@@ -153,6 +155,8 @@ def _settings(config: Optional[Path], preset: Optional[str], overrides: List[str
         place = values
         for section in sections:
             place = place.setdefault(section, {})
+            if not isinstance(place, dict):
+                raise ElmoError(Errors.E051.format(problems=f"{name} is no setting"))
         place[key] = value
     if preset is not None:
         values.setdefault("model", {})["preset"] = preset
@@ -164,7 +168,6 @@ class _Bar:
 
     def __init__(self) -> None:
         self._bar: Any = None
-        self._done = 0.0
 
     def __call__(self, progress: Any) -> None:
         from tqdm import tqdm
@@ -175,8 +178,9 @@ class _Bar:
             # The rate, and so the time left, counts from here and not from a resumed start.
             self._bar.initial = self._bar.n
         else:
-            self._bar.update(100 * (progress.progress - self._done))
-        self._done = progress.progress
+            # Set rather than added up, which would end a little beside 100.
+            self._bar.n = 100 * progress.progress
+            self._bar.update(0)
         held = f", held-out ppl {progress.perplexity.average:.1f}" if progress.perplexity else ""
         self._bar.set_postfix_str(
             f"step {progress.step:,}, {progress.tokens_per_second:,.0f} tokens/s, "
@@ -209,6 +213,8 @@ def _report(values: Dict[str, float]) -> None:
 def _draw(output: Path) -> None:
     from ..training.curve import draw_curve
 
+    if not (output / "log.jsonl").exists():
+        return
     try:
         draw_curve(output / "log.jsonl", output / "perplexity.png")
     except ImportError:

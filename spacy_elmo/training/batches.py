@@ -6,7 +6,18 @@ sentences are permuted over the whole corpus, then a window of blocks is shuffle
 good as a full shuffle in practice, at a cost that does not grow with the corpus.
 """
 
-from typing import Dict, Iterator, List, NamedTuple, Optional, Protocol, Sequence, Tuple
+from concurrent.futures import ThreadPoolExecutor
+from typing import (
+    Dict,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Protocol,
+    Sequence,
+    Tuple,
+    TypeVar,
+)
 
 import numpy as np
 
@@ -17,6 +28,8 @@ from ..bilm.packing import pack
 BLOCK_SENTENCES = 512
 #: Blocks that are shuffled together in memory.
 WINDOW_BLOCKS = 128
+
+BatchT = TypeVar("BatchT")
 
 
 class Corpus(Protocol):
@@ -185,6 +198,18 @@ def make_batch(
         int(sizes.sum()),
         int(sizes.sum()) - len(sentences),
     )
+
+
+def ahead(batches: Iterator[BatchT]) -> Iterator[BatchT]:
+    """Make the next batch while the present one is worked on."""
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(next, batches, None)
+        while True:
+            item = future.result()
+            if item is None:
+                return
+            future = pool.submit(next, batches, None)
+            yield item
 
 
 def _concatenate(parts: Sequence[np.ndarray]) -> np.ndarray:

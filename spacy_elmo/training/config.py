@@ -1,9 +1,10 @@
 """Settings of a pre-training run."""
 
+import math
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Dict, List, Mapping, Optional
 
-from ..bilm.config import PRESETS, BiLMConfig
+from ..bilm.config import PRESETS, BiLMConfig, CharCNNConfig, LSTMConfig
 from ..errors import ElmoError, Errors
 
 
@@ -107,17 +108,40 @@ class TrainingConfig:
         ):
             if getattr(self, name) < 1:
                 problems.append(f"{name} is {getattr(self, name)}, it must be 1 or more")
-        for name in ("max_steps", "n_negatives", "warmup_steps", "freeze_steps", "patience"):
+        for name in (
+            "max_steps",
+            "n_negatives",
+            "warmup_steps",
+            "freeze_steps",
+            "patience",
+            "seed",
+        ):
             if getattr(self, name) < 0:
                 problems.append(f"{name} is {getattr(self, name)}, it must be 0 or more")
         if self.vocabulary_size < 4:
             problems.append(f"vocabulary_size is {self.vocabulary_size}, it must be 4 or more")
-        if not 0.0 <= self.dropout < 1.0:
-            problems.append(f"dropout is {self.dropout}, it must be from 0 to below 1")
-        if self.max_minutes < 0:
-            problems.append(f"max_minutes is {self.max_minutes}, it must be 0 or more")
-        if self.learn_rate <= 0:
-            problems.append(f"learn_rate is {self.learn_rate}, it must be above 0")
+        if self.unit == "stream" and 0 < self.batch_tokens < self.stream_steps:
+            problems.append(
+                f"batch_tokens is {self.batch_tokens}, less than stream_steps ({self.stream_steps})"
+            )
+        # Written so that NaN fails as well.
+        for name in ("dropout", "beta1", "beta2"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                problems.append(f"{name} is {getattr(self, name)}, it must be from 0 to below 1")
+        if not 0.0 <= self.final_learn_rate <= 1.0:
+            problems.append(f"final_learn_rate is {self.final_learn_rate}, it must be from 0 to 1")
+        for name in ("learn_rate", "eps", "loss_scale"):
+            if not 0.0 < getattr(self, name) < math.inf:
+                problems.append(f"{name} is {getattr(self, name)}, it must be above 0 and finite")
+        for name in (
+            "max_minutes",
+            "sampling_power",
+            "softmax_learn_rate_factor",
+            "initial_accumulator",
+            "clip_norm",
+        ):
+            if not 0.0 <= getattr(self, name) < math.inf:
+                problems.append(f"{name} is {getattr(self, name)}, it must be 0 or more and finite")
         if problems:
             raise ElmoError(Errors.E051.format(problems="; ".join(problems)))
         return self
@@ -128,8 +152,6 @@ class TrainingConfig:
         :param step: Number of the step, from 0.
         :param progress: Share of the run's predictions that lie behind, 0 to 1.
         """
-        import math
-
         rate = self.learn_rate
         if self.schedule == "linear":
             rate *= 1.0 - (1.0 - self.final_learn_rate) * min(1.0, progress)
@@ -163,35 +185,73 @@ class PretrainConfig:
         :raises ElmoError: E051 for unknown keys or wrong types, E010 for a wrong shape.
         """
         problems = [f"unknown section {k!r}" for k in data if k not in ("model", "training")]
-        shape = dict(data.get("model", {}))
+        shape = _section(data, "model", "", problems)
         preset = shape.pop("preset", "mini")
-        if preset not in PRESETS:
+        if preset not in list(PRESETS):
             problems.append(f"model.preset is {preset!r}, known are {', '.join(PRESETS)}")
-        training = _checked(dict(data.get("training", {})), problems)
+            preset = "mini"
+        base = PRESETS[preset].to_dict()
+        for part, kind in (("char_cnn", CharCNNConfig), ("lstm", LSTMConfig)):
+            values = _section(shape, part, "model.", problems)
+            base[part].update(_checked(kind, values, f"model.{part}", problems))
+            shape.pop(part, None)
+        base.update(_checked(BiLMConfig, shape, "model", problems))
+        settings = _section(data, "training", "", problems)
+        training = _checked(TrainingConfig, settings, "training", problems)
         if problems:
             raise ElmoError(Errors.E051.format(problems="; ".join(problems)))
-        base = PRESETS[preset].to_dict()
-        for part in ("char_cnn", "lstm"):
-            base[part].update(shape.pop(part, {}))
-        base.update(shape)
         return cls(BiLMConfig.from_dict(base), replace(TrainingConfig(), **training).validate())
 
 
-def _checked(values: Dict[str, Any], problems: List[str]) -> Dict[str, Any]:
-    known = {f.name: f.type for f in fields(TrainingConfig)}
+def _section(
+    data: Mapping[str, Any], name: str, prefix: str, problems: List[str]
+) -> Dict[str, Any]:
+    values = data.get(name, {})
+    if isinstance(values, Mapping):
+        return dict(values)
+    problems.append(f"{prefix}{name} is {values!r}, a section is expected")
+    return {}
+
+
+#: What a value of each annotated type must be, and how messages call it.
+_KINDS: Dict[Any, Any] = {
+    int: (int, "an integer"),
+    float: ((int, float), "a number"),
+    Optional[float]: ((int, float, type(None)), "a number or null"),
+    bool: (bool, "true or false"),
+    str: (str, "a string"),
+    Dict[str, Any]: (Mapping, "a section"),
+}
+
+
+def _checked(
+    kind: Any, values: Mapping[str, Any], section: str, problems: List[str]
+) -> Dict[str, Any]:
+    """The values with whole numbers as floats where these are meant; notes what is wrong."""
+    known = {f.name: f.type for f in fields(kind)}
     checked: Dict[str, Any] = {}
     for name, value in values.items():
-        kind: Optional[Any] = known.get(name)
-        if kind is None:
-            problems.append(f"unknown key training.{name}, known are {', '.join(sorted(known))}")
+        if name not in known:
+            names = ", ".join(sorted(known))
+            problems.append(f"unknown key {section}.{name}, known are {names}")
             continue
-        wanted = kind if isinstance(kind, type) else {"int": int, "float": float}.get(kind, str)
-        if wanted is float and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
+        wanted, described = _KINDS.get(known[name], (None, "a list of [width, count] pairs"))
+        if wanted is None:
+            good = _are_filters(value)
+        else:
+            good = isinstance(value, wanted) and (wanted is bool or not isinstance(value, bool))
+        if not good:
             problems.append(
-                f"training.{name} is {value!r} ({type(value).__name__}), "
-                f"a value of type {wanted.__name__} is expected"
+                f"{section}.{name} is {value!r} ({type(value).__name__}), {described} is expected"
             )
+        elif known[name] in (float, Optional[float]) and value is not None:
+            value = float(value)
         checked[name] = value
     return checked
+
+
+def _are_filters(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(
+        isinstance(pair, (list, tuple)) and len(pair) == 2 and all(type(n) is int for n in pair)
+        for pair in value
+    )

@@ -1,6 +1,7 @@
 """Picture of a run: held-out perplexity and sampled perplexity over the tokens seen."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -17,6 +18,11 @@ def read_log(path: Path) -> List[Dict[str, Any]]:
     return lines
 
 
+def _number(value: Any) -> float:
+    """A value of the log, where null stands for one that is not finite: a gap in the curve."""
+    return math.nan if value is None else value
+
+
 def draw_curve(log: Path, output: Path) -> None:
     """Draw the log of a run as PNG or SVG, by the name of `output`.
 
@@ -29,12 +35,13 @@ def draw_curve(log: Path, output: Path) -> None:
     lines = read_log(log)
     train = [line for line in lines if line["event"] == "train"]
     held = [line for line in lines if line["event"] == "heldout"]
+    sampled = [_number(line["sampled_perplexity"]) for line in train]
     figure = Figure(figsize=(7.0, 4.2), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     axes.plot(
         [line["tokens"] / 1e6 for line in train],
-        [line["sampled_perplexity"] for line in train],
+        sampled,
         color="0.7",
         linewidth=0.8,
         label="training, sampled softmax",
@@ -42,7 +49,7 @@ def draw_curve(log: Path, output: Path) -> None:
     for name, style in (("forward", "--"), ("backward", ":"), ("average", "o-")):
         axes.plot(
             [line["tokens"] / 1e6 for line in held],
-            [line[name] for line in held],
+            [_number(line[name]) for line in held],
             style,
             color="C0" if name == "average" else "C1",
             markersize=3,
@@ -53,7 +60,7 @@ def draw_curve(log: Path, output: Path) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
     ticks = [50, 75, 100, 150, 200, 300, 500, 1000, 2000, 5000, 10000]
-    values = [line["average"] for line in held] + [line["sampled_perplexity"] for line in train]
+    values = [_number(line["average"]) for line in held] + sampled
     finite = [value for value in values if value < 1e6]
     if finite:
         low, high = min(finite) * 0.9, max(finite) * 1.1

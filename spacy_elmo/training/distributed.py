@@ -12,6 +12,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from ..errors import ElmoError, Errors
+
 
 class Group(NamedTuple):
     """This process among all."""
@@ -49,17 +51,33 @@ def join(gpu: int = -1) -> Group:
     """Join the group that torchrun describes, or be alone.
 
     :param gpu: -1 for the CPU; else the GPU to use, the local rank's under torchrun.
+    :raises ElmoError: E081 if there is no such GPU.
     """
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
     device = torch.device("cpu")
     if gpu >= 0:
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", gpu)))
+        number = int(os.environ.get("LOCAL_RANK", gpu))
+        n_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if number >= n_gpus:
+            raise ElmoError(Errors.E081.format(number=number, n_gpus=n_gpus))
+        device = torch.device("cuda", number)
         torch.cuda.set_device(device)
     if world_size == 1:
         return Group(device=device)
     if not dist.is_initialized():
+        # Imported by torch at some later time anyway, when it would take the group for the default
+        # of arguments: then it outlives `leave`, and its threads may abort the process at exit.
+        from torch.distributed import nn  # noqa: F401
+
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     return Group(dist.get_rank(), world_size, device)
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def leave() -> None:

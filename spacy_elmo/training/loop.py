@@ -4,24 +4,26 @@ import json
 import math
 import os
 import time
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
 from ..bilm.encoder import BiLM
+from ..bilm.io import write_model
 from ..bilm.lm import NegativeSampler
 from ..bilm.lstm import LSTMState
 from ..bilm.scoring import Perplexity, perplexity
 from ..errors import ElmoError, Errors
-from .batches import Batch, Corpus, Position, sentence_batches
-from .checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from .batches import Batch, Corpus, Position, ahead, sentence_batches
+from .checkpoint import CHECKPOINT_NAME, load_checkpoint, save_checkpoint
 from .config import PretrainConfig
-from .distributed import Group
+from .distributed import Group, available_cores
 from .optimizer import Optimizer
+from .snapshot import restore, snapshot
 from .step import StepResult, TrainingStep, Workers, nats_to_perplexity
-from .streams import StreamPosition, stream_batches
+from .streams import stream_batches
 from .vocabulary import Vocabulary
 
 LOG_NAME = "log.jsonl"
@@ -107,21 +109,26 @@ class Trainer:
         self.best = math.inf
         self.seconds = 0.0
         self.last: Optional[Perplexity] = None
+        #: Losses since the last line of the log, of the steps that were taken.
+        self.window: List[float] = []
+        self.finished = False
 
     # -- running -------------------------------------------------------------------------
 
     def run(self) -> Optional[Perplexity]:
         """Train to the end; gives the last held-out perplexity of the whole held-out text."""
         settings = self.config.training
+        if self.finished:
+            return self.last
         started, started_tokens, before = time.monotonic(), self.tokens, self.seconds
-        window: List[float] = []
-        for batch, position in _ahead(self._batches()):
+        for batch, position in ahead(self._batches()):
+            if self._out_of_patience():  # resumed from a checkpoint of the last step
+                break
             if settings.max_steps and self.step >= settings.max_steps:
                 break
             if settings.max_minutes and self.seconds >= 60 * settings.max_minutes:
                 break
-            result = self._take(batch)
-            window.append(sum(result))
+            self._take(batch)
             self.position = position
             self.step += 1
             self.tokens += batch.n_tokens
@@ -132,8 +139,7 @@ class Trainer:
                 self.seconds = self.group.sum_values([clock])[0]
             speed = (self.tokens - started_tokens) / max(1e-9, time.monotonic() - started)
             if self.step % settings.log_every == 0:
-                self._log_training(window, speed)
-                window = []
+                self._log_training(speed)
             stop = False
             if self.step % settings.eval_every == 0:
                 stop = self._evaluate(settings.eval_tokens)
@@ -155,6 +161,7 @@ class Trainer:
         if self.step % settings.eval_every:
             self._evaluate(settings.eval_tokens)
         self._evaluate(0)
+        self.finished = True
         self.save()
         return self.last
 
@@ -184,8 +191,8 @@ class Trainer:
             return stream_batches(self.corpus, self.vocabulary, steps=s.stream_steps, **common)
         return sentence_batches(self.corpus, self.vocabulary, **common)
 
-    def _take(self, batch: Batch) -> Tuple[float, float]:
-        """One step; gives the mean sampled loss of each direction."""
+    def _take(self, batch: Batch) -> None:
+        """One step, taken unless its loss or gradient is bad."""
         s = self.config.training
         train_encoder = self.step >= s.freeze_steps
         result: StepResult = self.step_function(
@@ -203,8 +210,7 @@ class Trainer:
         if train_encoder:
             self.group.sum([self.optimizer.flat.grad])
         sums = self.group.sum_values(list(result.losses))
-        losses = (sums[0] / batch.n_targets, sums[1] / batch.n_targets)
-        loss = sum(losses) / 2
+        loss = sum(sums) / (2 * batch.n_targets)
         norm = self.optimizer.norm(rows, train_encoder)
         if self._is_bad(loss, norm):
             self.skipped += 1
@@ -214,7 +220,7 @@ class Trainer:
                 raise ElmoError(Errors.E054.format(n=self.skipped_in_a_row, step=self.step))
             if s.unit == "stream" and not math.isfinite(loss):
                 self.states = None
-            return losses
+            return
         self.skipped_in_a_row = 0
         self.accepted += 1
         decay = min(RECENT_DECAY, 1.0 - 1.0 / self.accepted)
@@ -222,7 +228,7 @@ class Trainer:
         self.recent_norm = decay * self.recent_norm + (1.0 - decay) * norm
         rate = s.learn_rate_at(self.step, self._progress())
         self.optimizer.step(rows, norm, rate, train_encoder)
-        return losses
+        self.window.append(loss)
 
     def _is_bad(self, loss: float, norm: float) -> bool:
         if not (math.isfinite(loss) and math.isfinite(norm)):
@@ -260,16 +266,18 @@ class Trainer:
                 self._save_model("model-best")
             else:
                 self.stale += 1
-            stop = bool(self.config.training.patience) and (
-                self.stale >= self.config.training.patience
-            )
+            stop = self._out_of_patience()
         return bool(self.group.sum_values([float(stop)])[0])
+
+    def _out_of_patience(self) -> bool:
+        patience = self.config.training.patience
+        return 0 < patience <= self.stale
 
     def _save_model(self, name: str) -> None:
         files = self.model.to_files()
-        files.config.meta.update(self._training_facts())
-        from ..bilm.io import write_model
-
+        # A configuration of its own: that of the model is the run's, and may be a preset.
+        meta = {**files.config.meta, **self._training_facts()}
+        files.config = replace(files.config, meta=meta)
         write_model(files, self.directory / name)
 
     def _training_facts(self) -> Dict[str, Any]:
@@ -286,8 +294,10 @@ class Trainer:
 
     # -- log and checkpoints -------------------------------------------------------------
 
-    def _log_training(self, window: Sequence[float], speed: float) -> None:
-        loss = sum(window) / (2 * len(window))
+    def _log_training(self, speed: float) -> None:
+        # Nothing to average if every step since the last line was skipped.
+        loss = sum(self.window) / len(self.window) if self.window else math.nan
+        self.window = []
         self._log(
             {
                 "event": "train",
@@ -306,107 +316,43 @@ class Trainer:
     def _log(self, line: Dict[str, Any]) -> None:
         if not self.group.is_first:
             return
+        # JSON has no NaN and no infinity; programs that read the log would stop there.
+        line = {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in line.items()
+        }
         with open(self.directory / LOG_NAME, "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
             self.log_bytes = file.tell()
 
     def save(self) -> None:
-        """Write a checkpoint."""
-        if not self.group.is_first:
-            return
-        tensors = {f"model.{name}": t for name, t in self.model.state_dict().items()}
-        for name, t in self.optimizer.state_tensors().items():
-            tensors[f"optimizer.{name}"] = t
-        for k, direction in enumerate(self.states or []):
-            for number, state in enumerate(direction):
-                tensors[f"state.{k}.{number}.hidden"] = state.hidden
-                tensors[f"state.{k}.{number}.cell"] = state.cell
-        facts = {name: getattr(self, name) for name in _FACTS}
-        facts["last"] = None if self.last is None else self.last.to_dict()
-        facts["position"] = self.position
-        facts["config"] = self.config.to_dict()
-        facts["fingerprint"] = self.fingerprint
-        save_checkpoint(self.directory, Checkpoint(tensors, facts))
+        """Write a checkpoint. All processes must call this; the first one writes."""
+        checkpoint = snapshot(self)
+        if self.group.is_first:
+            save_checkpoint(self.directory, checkpoint)
 
     def resume(self) -> None:
         """Go on from the checkpoint in the run's directory.
 
         :raises ElmoError: E052, E053 if there is no good checkpoint.
         """
-        tensors, facts = load_checkpoint(self.directory)
-        parts: Dict[str, Dict[str, torch.Tensor]] = {"model": {}, "optimizer": {}, "state": {}}
-        for name, tensor in tensors.items():
-            part, _, rest = name.partition(".")
-            parts[part][rest] = tensor
-        with torch.no_grad():
-            for name, parameter in self.model.state_dict().items():
-                parameter.copy_(parts["model"][name])
-        self.optimizer.load_state_tensors(parts["optimizer"])
-        for name in _FACTS:
-            setattr(self, name, facts[name])
-        self.last = None if facts["last"] is None else Perplexity(**facts["last"])
-        place = facts["position"]
-        if place is not None and self.config.training.unit == "sentence":
-            self.position = Position(*place)
-        elif place is not None:
-            self.position = StreamPosition(place[0], tuple(place[1]), tuple(place[2]))
-        states = parts["state"]
-        if states:
-            device = self.group.device
-            self.states = [
-                [
-                    LSTMState(
-                        states[f"{k}.{number}.hidden"].to(device),
-                        states[f"{k}.{number}.cell"].to(device),
-                    )
-                    for number in range(self.config.model.lstm.n_layers)
-                ]
-                for k in range(2)
-            ]
+        checkpoint = load_checkpoint(self.directory)
+        try:
+            restore(self, checkpoint)
+        except (KeyError, TypeError, ValueError, RuntimeError) as err:
+            # Another model's, or one of an unknown release: it is of the right kind otherwise.
+            path = self.directory / CHECKPOINT_NAME
+            problem = f"it does not fit the run ({type(err).__name__}: {err})"
+            raise ElmoError(Errors.E053.format(path=path, problem=problem)) from err
         log = self.directory / LOG_NAME
         # Lines behind the checkpoint will be written again.
         if self.group.is_first and log.exists() and log.stat().st_size > self.log_bytes:
             os.truncate(log, self.log_bytes)
 
 
-#: Plain attributes of the trainer that a checkpoint holds.
-_FACTS = (
-    "step",
-    "tokens",
-    "predictions",
-    "skipped",
-    "skipped_in_a_row",
-    "recent_loss",
-    "recent_norm",
-    "accepted",
-    "log_bytes",
-    "stale",
-    "best",
-    "seconds",
-)
-
-
-def available_cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def spread(sentences: Sequence[Sequence[str]], n_tokens: int) -> List[Sequence[str]]:
-    """About `n_tokens` tokens' worth of sentences, evenly from the whole text."""
+    """About `n_tokens` tokens' worth of sentences, evenly from the whole text; one at least."""
     total = sum(len(s) for s in sentences)
     share = min(1.0, n_tokens / max(1, total))
-    return [s for i, s in enumerate(sentences) if int((i + 1) * share) > int(i * share)]
-
-
-def _ahead(batches: Iterator[Tuple[Batch, Any]]) -> Iterator[Tuple[Batch, Any]]:
-    """Make the next batch while the present one is worked on."""
-    with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(next, batches, None)
-        while True:
-            item = future.result()
-            if item is None:
-                return
-            future = pool.submit(next, batches, None)
-            yield item
+    chosen = [s for i, s in enumerate(sentences) if int((i + 1) * share) > int(i * share)]
+    return chosen or list(sentences[:1])

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from ..bilm.encoder import BiLM
-from ..bilm.io import read_model
+from ..bilm.io import builtin_models, read_model
 from ..bilm.lm import Softmax, init_bilm, init_softmax
 from ..bilm.scoring import Perplexity
 from ..errors import ElmoError, ElmoWarning, Errors, Warnings
@@ -20,57 +20,16 @@ from .checkpoint import CHECKPOINT_NAME, load_checkpoint
 from .config import PretrainConfig
 from .corpus import PreparedCorpus, input_fingerprints, open_prepared, prepare
 from .distributed import Group
+from .forecast import Forecast
 from .loop import LOG_NAME, Progress, Trainer
 from .readers import expand_inputs
 from .step import seeded
-from .vocabulary import CoverageReport, Vocabulary, coverage
+from .vocabulary import Vocabulary, coverage
 
 #: Purposes of random numbers at the start of a run.
 _INIT_ENCODER, _INIT_SOFTMAX = 11, 12
 DATA_NAME, RUN_NAME, VOCABULARY_NAME = "data", "run.json", "vocabulary.txt"
 PathLike = Union[str, Path]
-
-
-class Forecast:
-    """What is known before the first step.
-
-    :param corpus: The prepared text.
-    :param report: OOV rate and words over the character limit.
-    :param config: Settings of the run.
-    :param model: The model, for its size.
-    """
-
-    def __init__(
-        self, corpus: PreparedCorpus, report: CoverageReport, config: PretrainConfig, model: BiLM
-    ) -> None:
-        self.corpus, self.report, self.config = corpus, report, config
-        t = config.training
-        assert model.softmax is not None
-        softmax = model.softmax.weight.numel() + model.softmax.bias.numel()
-        total = sum(p.numel() for p in model.parameters())
-        slots = 3 if t.optimizer == "adam" else 2
-        self.encoder_parameters = total - softmax
-        #: Bytes of the softmax: weights and the optimiser's moments.
-        self.softmax_bytes = 4 * softmax * slots
-        #: The same of the encoder, with its gradients.
-        self.encoder_bytes = 4 * (total - softmax) * (slots + 1)
-        self.predictions = (corpus.n_tokens + corpus.n_sentences) * t.epochs
-        self.steps = t.max_steps or -(-self.predictions // t.batch_tokens)
-
-    def text(self) -> str:
-        """Lines for people."""
-        mib = 2**20
-        return "\n".join(
-            [
-                f"Text: {self.corpus.n_sentences:,} sentences, {self.corpus.n_tokens:,} tokens",
-                self.report.text(),
-                f"Encoder: {self.encoder_parameters:,} parameters, "
-                f"{self.encoder_bytes / mib:,.0f} MiB with gradients and optimiser",
-                f"Softmax: {self.softmax_bytes / mib:,.0f} MiB with optimiser",
-                f"About {self.steps:,} steps of {self.config.training.batch_tokens:,} predictions "
-                "in each direction",
-            ]
-        )
 
 
 def pretrain(
@@ -114,7 +73,8 @@ def pretrain(
     :param announce: Called with messages for people.
     :param report: Called after every step.
     :returns: Held-out perplexity at the end.
-    :raises ElmoError: for bad input, found before the first step.
+    :raises ElmoError: for bad input and settings, found before the first step, and E054 if
+        training diverges.
     """
     out = Path(output)
     say = announce if announce is not None and group.is_first else (lambda _: None)
@@ -129,6 +89,9 @@ def pretrain(
     corpus = open_prepared(out / DATA_NAME / "train")
     held = open_prepared(out / DATA_NAME / "heldout")
     words = Vocabulary.load(out / VOCABULARY_NAME)
+    if resume and config.model.char_cnn.unit == "byte":
+        # The checkpoint has all that is needed; the model that was begun with may be gone.
+        init = init_weights = None
     bilm, config = build_model(config, words, init, init_weights, fresh=not resume)
     bilm.to(group.device)
     keep_freed_memory()
@@ -171,6 +134,7 @@ def build_model(
     :param init: Model to start from. Its softmax is taken over where its vocabulary is the
         same; rows of words that both have are taken over where it is not.
     :param fresh: False where a checkpoint will overwrite the weights anyway.
+    :raises ElmoError: E051 for a shape that only an existing model can have.
     """
     entries = list(zip(vocabulary.words, (int(c) for c in vocabulary.counts)))
     counts = torch.from_numpy(vocabulary.counts)
@@ -179,6 +143,10 @@ def build_model(
     # fixed primed state is what comes near to that at inference.
     state = "zero" if config.training.unit == "sentence" else "primed"
     if init is None:
+        cnn = config.model.char_cnn
+        if cnn.unit != "byte" or cnn.word_dim:
+            problem = "model.char_cnn asks for dictionaries, which only a model given as init has"
+            raise ElmoError(Errors.E051.format(problems=problem))
         shape = replace(config.model, initial_state=state)
         config = PretrainConfig(shape, config.training)
         model = BiLM(shape, vocabulary=entries)
@@ -200,7 +168,7 @@ def build_model(
     if old is not None and old_bias is not None and old_words is not None:
         number = {word: k for k, (word, _) in enumerate(old_words)}
         pairs = [(k, number[w]) for k, (w, _) in enumerate(entries) if w in number]
-        new_rows, old_rows = (torch.tensor(side) for side in zip(*pairs))
+        new_rows, old_rows = torch.tensor(pairs, dtype=torch.int64).view(-1, 2).unbind(1)
         with torch.no_grad():
             softmax.weight[new_rows] = old[old_rows].float()
             softmax.bias[new_rows] = old_bias[old_rows].float()
@@ -224,7 +192,14 @@ def _start(
 ) -> None:
     if (out / CHECKPOINT_NAME).exists():
         raise ElmoError(Errors.E055.format(path=out))
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as err:
+        raise ElmoError(Errors.E083.format(path=out, problem=err.strerror or err)) from err
+    # Before the text, which may take long.
+    given = None if vocabulary is None else Vocabulary.load(vocabulary)
+    if init is not None:
+        read_model(init, init_weights)
     say("Reading and checking the text")
     limit = config.training.max_sentence_length
     data = out / DATA_NAME
@@ -235,8 +210,8 @@ def _start(
     else:
         corpus = _split(inputs, data, options)
     t = config.training
-    if vocabulary is not None:
-        words = Vocabulary.load(vocabulary)
+    if given is not None:
+        words = given
         if not words.has_counts:
             words = words.with_counts(
                 corpus.counts(), n_sentences=corpus.n_sentences, n_tokens=corpus.n_tokens
@@ -254,8 +229,8 @@ def _start(
         "config": config.to_dict(),
         "inputs": [str(p) for p in inputs],
         "input_fingerprints": input_fingerprints(expand_inputs(inputs)),
-        "init": None if init is None else str(init),
-        "init_weights": None if init_weights is None else str(init_weights),
+        "init": _absolute(init),
+        "init_weights": _absolute(init_weights),
         "fingerprint": corpus.fingerprint,
     }
     temporary = out / (RUN_NAME + ".tmp")
@@ -264,19 +239,37 @@ def _start(
     (out / LOG_NAME).unlink(missing_ok=True)
 
 
+def _absolute(path: Optional[PathLike]) -> Optional[str]:
+    """A path that holds wherever the run is resumed; names of built-in models stay."""
+    if path is None or not Path(path).exists() or path in builtin_models():
+        return None if path is None else str(path)
+    return str(Path(path).resolve())
+
+
 #: Every so many sentences one is held out where no held-out text is given, and at most so many.
 _HELD_OUT_EVERY, _HELD_OUT_MOST = 100, 10_000
 
 
 def _split(inputs: Sequence[PathLike], data: Path, options: Dict[str, Any]) -> PreparedCorpus:
-    """Hold every 100th sentence out of the input, the first 10,000 of these."""
+    """Hold every 100th sentence out of the input, the first 10,000 of these.
+
+    :raises ElmoError: E082 if the input has fewer than 100 sentences.
+    """
+    last = 0
+
+    def in_training(number: int) -> bool:
+        nonlocal last
+        last = number
+        return not held(number)
 
     def held(number: int) -> bool:
         return number % _HELD_OUT_EVERY == _HELD_OUT_EVERY - 1 and (
             number < _HELD_OUT_EVERY * _HELD_OUT_MOST
         )
 
-    corpus = prepare(inputs, data / "train", keep=lambda n: not held(n), **options)
+    corpus = prepare(inputs, data / "train", keep=in_training, **options)
+    if last + 1 < _HELD_OUT_EVERY:
+        raise ElmoError(Errors.E082.format(n=last + 1, every=_HELD_OUT_EVERY))
     prepare(inputs, data / "heldout", keep=held, **options)
     return corpus
 
@@ -294,8 +287,10 @@ def _resumed(
     except (OSError, ValueError) as err:
         raise ElmoError(Errors.E053.format(path=out / RUN_NAME, problem=err)) from err
     settings = PretrainConfig.from_dict(facts["config"])
-    if config is not None and config.to_dict() != settings.to_dict():
-        raise ElmoError(Errors.E056.format(differences=_differences(config, settings)))
+    # Compared with what was asked for: the shape may since have become that of `init`.
+    asked = PretrainConfig.from_dict(run.get("config", facts["config"]))
+    if config is not None and config.to_dict() != asked.to_dict():
+        raise ElmoError(Errors.E056.format(differences=_differences(config, asked)))
     corpus = open_prepared(out / DATA_NAME / "train")
     problems: List[str] = []
     if corpus.fingerprint != facts["fingerprint"]:

@@ -199,11 +199,22 @@ class TrainingStep:
     def _word_parts(self, batch: Batch) -> List[List[WordChunk]]:
         """The distinct words in chunks, dealt out to the workers by cost."""
         cnn = self.model.config.char_cnn
-        ids, lengths, _ = self.model.characters.encode(batch.words)
-        chunks = chunk_words(torch.from_numpy(ids), torch.from_numpy(lengths), cnn, self.model.pad)
+        ids, lengths, words = self.model.characters.encode(batch.words)
+        chunks = chunk_words(
+            torch.from_numpy(ids),
+            torch.from_numpy(lengths),
+            cnn,
+            self.model.pad,
+            None if words is None else torch.from_numpy(words),
+        )
         if self.device.type != "cpu":
             chunks = [
-                WordChunk(c.ids.to(self.device), c.n_positions, c.places.to(self.device), None)
+                WordChunk(
+                    c.ids.to(self.device),
+                    c.n_positions,
+                    c.places.to(self.device),
+                    None if c.words is None else c.words.to(self.device),
+                )
                 for c in chunks
             ]
         per_position = sum(width * cnn.embedding_dim * count for width, count in cnn.filters)
@@ -252,6 +263,9 @@ class TrainingStep:
         n_samples = len(negatives.ids)
         direction = batch.directions[k]
         if not batch.batch_sizes:  # a process whose share of a small batch is empty
+            for parameter in self.direction_parameters[k]:
+                # What is there is still the last step's, and would be summed over the processes.
+                _store(parameter, torch.zeros_like(parameter))
             zeros = (torch.zeros_like(vectors), torch.zeros_like(rows_weight))
             return _DirectionResult(0.0, *zeros, torch.zeros_like(rows_bias), [])
         layers = self.model.directions[k]

@@ -10,6 +10,7 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 import numpy as np
 
 from ..bilm.encoder import BOS_INDEX, EOS_INDEX
+from ..errors import ElmoError, Errors
 from .batches import BLOCK_SENTENCES, Batch, Corpus, DirectionBatch, WordIds, _rng
 
 
@@ -45,14 +46,17 @@ def stream_batches(
 ) -> Iterator[Tuple[Batch, StreamPosition]]:
     """Batches of `batch_tokens / steps` rows of `steps` predictions, with the position behind.
 
-    Each row reads its own stretch of the permuted text; an epoch ends when the first row is
-    through, so that less than one piece of each row is left out.
+    Each row reads its own stretch of the permuted text, all of about the same length; an epoch
+    ends when the first row is through, so that hardly more than one piece of each is left out.
+
+    :raises ElmoError: E080 if the text is too short for a single batch.
     """
     n_rows = max(world_size, batch_tokens // steps)
     if position is None:
         position = StreamPosition(0, (0,) * n_rows, (0,) * n_rows)
     while epochs is None or position.epoch < epochs:
-        order = _stretches(len(corpus.lengths), seed, position.epoch, n_rows)
+        order = _stretches(corpus.lengths, seed, position.epoch, n_rows)
+        at_start = not any(position.sentence) and not any(position.offset)
         rows = [
             _Row(corpus, vocabulary, stretch, position.sentence[r], position.offset[r])
             for r, stretch in enumerate(order)
@@ -64,15 +68,23 @@ def stream_batches(
                 tuple(row.sentence for row in rows),
                 tuple(row.offset for row in rows),
             )
+            at_start = False
             yield batch, position
+        if at_start:
+            n = int(corpus.lengths.sum(dtype=np.int64)) + len(corpus.lengths)
+            raise ElmoError(Errors.E080.format(n=n, rows=n_rows, steps=steps))
         position = StreamPosition(position.epoch + 1, (0,) * n_rows, (0,) * n_rows)
 
 
-def _stretches(n_sentences: int, seed: int, epoch: int, n_rows: int) -> List[np.ndarray]:
-    n_blocks = -(-n_sentences // BLOCK_SENTENCES)
+def _stretches(lengths: np.ndarray, seed: int, epoch: int, n_rows: int) -> List[np.ndarray]:
+    """Sentence numbers of each row: the permuted text cut where a row's share of it is reached."""
+    n_blocks = -(-len(lengths) // BLOCK_SENTENCES)
     blocks = _rng(seed, epoch).permutation(n_blocks)
     members = (blocks[:, None] * BLOCK_SENTENCES + np.arange(BLOCK_SENTENCES)).ravel()
-    return np.array_split(members[members < n_sentences], n_rows)
+    members = members[members < len(lengths)]
+    ends = np.cumsum(lengths[members].astype(np.int64) + 1)
+    shares = ends[-1] * np.arange(1, n_rows) // n_rows
+    return np.split(members, np.searchsorted(ends, shares, side="right"))
 
 
 class _Row:
