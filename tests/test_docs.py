@@ -65,11 +65,13 @@ def test_project_workflow_is_whole():
             assert "${" in path or (ROOT / path).exists()
 
 
-def test_readme_example_prints_what_it_says(tmp_path, capsys):
+def test_readme_examples_print_what_they_say(capsys):
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    code, output = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", text, re.S).groups()
-    exec(compile(code, "README.md", "exec"), {})
-    assert capsys.readouterr().out == output
+    blocks = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", text, re.S)
+    assert len(blocks) == 2
+    for code, output in blocks:
+        exec(compile(code, "README.md", "exec"), {})
+        assert capsys.readouterr().out == output
 
 
 def test_no_machine_paths_in_documents():

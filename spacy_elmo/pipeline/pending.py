@@ -29,10 +29,15 @@ class PendingUpdate:
             total += gradient
 
     def flush(self) -> None:
-        """Send the sums through the encoder, if any came; once."""
+        """Send the sums through the encoder, once; if none came yet, go on waiting.
+
+        `nlp.update(sgd=...)` finishes the encoder before the listeners have sent anything.
+        """
+        if self._sums is None:
+            return
         sums, backprop = self._sums, self._backprop
         self._layers = self._sums = self._backprop = None
-        if sums is not None and backprop is not None:
+        if backprop is not None:
             backprop(sums)
 
     def __reduce__(self) -> Any:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict
 
@@ -48,7 +49,8 @@ def old_model(folder: Path, format: str = "native", state: str = "zero") -> Path
     words = tiny.vocabulary([[*sentence, "zebra"] for sentence in TEXT[:30]])
     model = tiny.model(words, seed=5)
     files = model.to_files()
-    files.config.meta.update({"licence": "CC0", "training": {"steps": 10**6}})
+    facts = {"licence": "CC0", "training": {"steps": 10**6}}
+    files.config = replace(files.config, meta=facts)
     if format == "bilm":
         files.tensors = {n: t for n, t in files.tensors.items() if not n.startswith("softmax.")}
         files.vocabulary = None

@@ -1,0 +1,121 @@
+"""What the component puts on docs, on the public path."""
+
+import numpy as np
+import pytest
+import spacy
+from spacy.tokens import Doc, DocBin
+
+from spacy_elmo.bilm import BiLM
+from spacy_elmo.errors import ElmoError
+
+TEXT = "She sat by the bank of the river. He robbed a bank!\n\n Fine"
+
+
+def test_works_at_once_without_initialize(make_nlp, weights):
+    doc = make_nlp()(TEXT)
+    width = 16
+    assert doc._.elmo_layers.shape == (3, len(doc), width)
+    assert doc._.elmo.shape == (len(doc), width)
+    assert doc[2:5]._.elmo.shape == (3, width)
+    assert doc[4]._.elmo.shape == (width,)
+    np.testing.assert_allclose(doc._.elmo, doc._.elmo_layers.mean(axis=0), atol=1e-6)
+    np.testing.assert_array_equal(doc[2:5]._.elmo[1], doc[3]._.elmo)
+    # The same as the encoder by itself, sentence by sentence, whitespace left out.
+    sentences = [
+        [t.text for t in doc[a:b] if not t.is_space] for a, b in ((0, 9), (9, 15), (15, len(doc)))
+    ]
+    expected = np.concatenate(BiLM.load(weights).embed(sentences), axis=1)
+    words = [t.i for t in doc if not t.is_space]
+    np.testing.assert_allclose(doc._.elmo_layers[:, words], expected, atol=1e-5)
+    spaces = [t.i for t in doc if t.is_space]
+    assert spaces and not doc._.elmo_layers[:, spaces].any()
+
+
+def test_built_in_weights_are_the_default():
+    nlp = spacy.blank("en")
+    nlp.add_pipe("elmo")
+    doc = nlp("the bank of the river")
+    np.testing.assert_allclose(
+        doc._.elmo_layers, BiLM.load("en_mini").embed([[t.text for t in doc]])[0], atol=1e-5
+    )
+
+
+@pytest.mark.parametrize(("text", "n"), [("", 0), ("   ", 1), ("a", 1), ("\n\n", 1)])
+def test_empty_and_whitespace_docs(make_nlp, text, n):
+    doc = make_nlp()(text)
+    assert doc._.elmo_layers.shape == (3, n, 16)
+    assert doc._.elmo.shape == (n, 16)
+
+
+def test_same_vectors_alone_in_pipe_and_again(make_nlp):
+    nlp = make_nlp(cache_mb=0)
+    texts = [TEXT, "", "A dog.", "The very long road goes on and on and never ends.", "A dog."]
+    alone = [nlp(text)._.elmo_layers for text in texts]
+    for size in (1, 2, 5):
+        for doc, expected in zip(nlp.pipe(texts, batch_size=size), alone):
+            np.testing.assert_allclose(doc._.elmo_layers, expected, atol=1e-5)
+    np.testing.assert_array_equal(nlp(TEXT)._.elmo_layers, alone[0])
+
+
+@pytest.mark.parametrize("store", ["layers", "vectors"])
+def test_annotations_survive_bytes_and_docbin(make_nlp, store):
+    nlp = make_nlp(store=store)
+    doc = nlp(TEXT)
+    again = Doc(nlp.vocab).from_bytes(doc.to_bytes())
+    np.testing.assert_array_equal(again._.elmo, doc._.elmo)
+    data = DocBin(docs=[doc], store_user_data=True).to_bytes()
+    (loaded,) = DocBin().from_bytes(data).get_docs(nlp.vocab)
+    np.testing.assert_array_equal(loaded[4]._.elmo, doc[4]._.elmo)
+    assert (doc._.elmo_layers is None) == (store == "vectors")
+
+
+def test_store_none_keeps_nothing_and_says_so(make_nlp):
+    doc = make_nlp(store="none")(TEXT)
+    with pytest.raises(ElmoError, match="ELMO-E103"):
+        doc._.elmo  # noqa: B018
+
+
+def test_own_mix(make_nlp):
+    layers = make_nlp()(TEXT)._.elmo_layers
+    np.testing.assert_allclose(make_nlp(mix="top")(TEXT)._.elmo, layers[-1], atol=1e-6)
+    mixed = make_nlp(mix=[0.5, 0.0, 2.0])(TEXT)._.elmo
+    np.testing.assert_allclose(mixed, 0.5 * layers[0] + 2 * layers[2], atol=1e-5)
+    with pytest.raises(ElmoError, match="ELMO-E004"):
+        make_nlp(mix=[1.0])(TEXT)
+
+
+def test_retokenised_docs_raise(make_nlp):
+    doc = make_nlp()(TEXT)
+    with doc.retokenize() as retokenizer:
+        retokenizer.merge(doc[0:2])
+    with pytest.raises(ElmoError, match="ELMO-E102"):
+        doc._.elmo  # noqa: B018
+
+
+def test_hooks(make_nlp):
+    nlp = make_nlp(hooks=True)
+    doc, other = nlp("the cat sat\n"), nlp("dogs run")
+    words = doc._.elmo[:3]
+    np.testing.assert_allclose(doc.vector, words.mean(axis=0), atol=1e-6)
+    np.testing.assert_allclose(doc[1:3].vector, words[1:].mean(axis=0), atol=1e-6)
+    np.testing.assert_array_equal(doc[1].vector, words[1])
+    assert doc.has_vector and doc[1].has_vector and not doc[3].has_vector
+    cosine = doc.vector @ other.vector
+    cosine /= np.linalg.norm(doc.vector) * np.linalg.norm(other.vector)
+    assert doc.similarity(other) == pytest.approx(cosine, abs=1e-5)
+    assert not make_nlp()("the cat").user_hooks
+
+
+def test_memory_zone(make_nlp):
+    nlp = make_nlp()
+    expected = nlp("Zyxo went away .")._.elmo
+    with nlp.memory_zone():
+        np.testing.assert_array_equal(nlp("Zyxo went away .")._.elmo, expected)
+    np.testing.assert_array_equal(nlp("Zyxo went away .")._.elmo, expected)
+
+
+def test_unknown_settings_are_refused(make_nlp):
+    with pytest.raises(ElmoError, match="ELMO-E104"):
+        make_nlp(store="all")
+    with pytest.raises(ElmoError, match="ELMO-E104"):
+        make_nlp(mix="bottom")
