@@ -12,7 +12,8 @@ from .segmenters import NAMED, SegmenterT, punct_segmenter, segmenter_name
 from .shim import BiLMShim
 from .types import EncoderT, LayersT
 
-PRECISIONS = ("float32", "float16", "int8")
+#: What this version can compute in; anything else is refused rather than ignored.
+PRECISIONS = ("float32",)
 
 
 class SegmenterAttr:
@@ -41,7 +42,7 @@ def _deserialize_segmenter(_: Any, value: bytes, name: str, model: Model) -> Seg
 def build_elmo_encoder_v1(precision: str = "float32", trainable: bool = False) -> EncoderT:
     """Build the encoder. It has no weights yet: the component, or bytes, bring them.
 
-    precision (str): Precision of inference: "float32", "float16" or "int8".
+    precision (str): Precision of inference; "float32" is the only one so far.
     trainable (bool): Whether gradients reach the biLM; the component sets it to its own.
     """
     if precision not in PRECISIONS:
