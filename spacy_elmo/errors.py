@@ -73,6 +73,38 @@ class Warnings(metaclass=_Coded):
         "argument out; the vectors are the same."
     )
 
+    # Training workflows and learned mixes: 120-129
+    W120 = (
+        "en_mini was trained on English, but the language is {lang!r}. The config is valid, but a "
+        "biLM of that language serves it better: --weights PATH (train one with "
+        "python -m spacy elmo pretrain)."
+    )
+    W121 = (
+        "The MixLogger finds no scalar mix in the pipeline: its file will hold scores only. Give a "
+        "component a listener (spacy-elmo.ElmoListener.v1), or use spacy.ConsoleLogger.v1."
+    )
+
+    # Bulk embedding: 130-139
+    W130 = (
+        "{path!s} will need about {needed}, but only {free} are free there. The run goes on until "
+        "the disk is full and can be resumed after space was made; or choose --dtype float16, "
+        "one vector a token (--average), or another disk."
+    )
+    W131 = (
+        "The text has {found}, more than the {limit} that can be kept in memory as one map: "
+        "sentence_to_index was left out. Look sentences up by their line number."
+    )
+
+    # Analysis: 140-159
+    W140 = (
+        "The doc is in the language {found!r}, but the model was trained on {expected!r}: its "
+        "probabilities mean nothing there. Give a model of that language: score(doc, model=...)."
+    )
+    W141 = (
+        "{n:,} of {total:,} occurrences of {word!r} were kept, a random sample: the nearest "
+        "neighbours are searched for these. Raise the limit to keep more."
+    )
+
 
 class Errors(metaclass=_Coded):
     """Messages for :class:`ElmoError`."""
@@ -387,4 +419,172 @@ class Errors(metaclass=_Coded):
     E110 = "The component elmo has no labels. Add labels to the components that listen to it."
     E111 = (
         "The node {name!r} is no listener, but only listeners can be linked. Use ElmoListener.v1."
+    )
+    E112 = (
+        "A listener of {name!r} has upstream '*', but {upstreams} stand before it and each could "
+        "feed it. Name one of them in the listener's setting upstream."
+    )
+    E113 = (
+        "ConcatEmbed.v1 was given output_mix = true without an encoder, but the second mix is "
+        "joined to an encoder's output. Give it one under encode, or set output_mix = false."
+    )
+    E114 = (
+        "ConcatEmbed.v1 with output_mix = true mixes the layers of its elmo twice, but was given "
+        "the model {name!r} there. Give it ElmoListener.v1 or ElmoTok2Vec.v1 under elmo."
+    )
+    E115 = (
+        "ConcatEmbed.v1 was given include_static_vectors = true, but the vocab has no vectors. "
+        "Name a package with some under [initialize] vectors, or set it to false."
+    )
+    E116 = (
+        "doc._.elmo_layers is written by the component elmo and can only be set to None, which "
+        "takes ELMo's arrays off the doc. Keep arrays of your own under an extension of your own."
+    )
+    E117 = (
+        "The setting weights is {found!r}, expected the name of a built-in model, a path, or a "
+        "list of two paths: the options file and the weights file. Change it in the config."
+    )
+    E118 = (
+        "The cache file {path!s} cannot be used: {problem}. Give another cache_path, in a folder "
+        "that exists, or delete the file: it is made again."
+    )
+    E119 = (
+        "{path!s} is a pipeline with several models: {found}. Name the folder of the one that is "
+        "meant."
+    )
+
+    # Training workflows and learned mixes: 120-129
+    E120 = (
+        "The file {name} was not found in {source!s} or a folder in it, nor {name}.xz. Fetch it "
+        "with python -m spacy project assets, or name a folder that has it: --vars.source FOLDER."
+    )
+    E121 = (
+        "{path!s} is not the file that project.yml names: its MD5 checksum is {found}, expected "
+        "{expected}. Delete it and fetch it again with python -m spacy project assets; if you mean "
+        "to use another version, change the checksum there."
+    )
+    E122 = "There is no data set {found!r}; known are: {allowed}. Name one of them: --vars.data."
+    E123 = (
+        "The command needs trained pipelines or the file of a MixLogger (--history), and not "
+        "both. Name one or more pipelines: python -m spacy elmo mix PIPELINE."
+    )
+    E124 = (
+        "No component of the pipeline {name!r} has a trained mix of ELMo's layers (its components: "
+        "{found}). Name a pipeline with a component that listens to elmo, after its training."
+    )
+    E125 = (
+        "{path!s} is no history of mixes: {problem}. Expected is the file that "
+        "spacy-elmo.MixLogger.v1 writes, a line of JSON for each evaluation."
+    )
+    E126 = "{path!s} exists already. Give another name, or --force to replace the file."
+    E127 = (
+        "No config can be made: {problem}. Check --lang and --pipeline against "
+        "python -m spacy init config --help."
+    )
+    E128 = "No figure can be written to {path!s}: {problem}."
+    E129 = (
+        "The pipeline {name!r} cannot be loaded: {problem}. Name an installed package or the "
+        "folder of a trained pipeline, such as output/model-best."
+    )
+
+    # Bulk embedding: 130-139
+    E130 = (
+        "The format of {path!s} is {found!r}, but one of {expected} is expected. Give the output "
+        "one of these endings, or name the format with --format."
+    )
+    E131 = (
+        "What to keep of the layers was said {n} times ({found}), but once is expected. Give one "
+        "of --all, --top, --average and --mix."
+    )
+    E132 = (
+        "The mix {spec!r} cannot be used: {problem}. Give a weight for each layer, the token layer "
+        "first (--mix 0.2,0.5,0.3), or a trained pipeline and, if several of its components have "
+        "a mix, the component (--mix PIPELINE:ner)."
+    )
+    E133 = (
+        "The shard is {found!r}, but two numbers i/n with 1 <= i <= n are expected. For the second "
+        "of four machines give --shard 2/4."
+    )
+    E134 = (
+        "{path!s} exists already{what}. Name another output, or give --overwrite to replace what "
+        "`embed` wrote before."
+    )
+    E135 = (
+        "{path!s} holds the unfinished output of another run: {differences}. Give the input and "
+        "options of that run to go on with it, or --overwrite to begin anew."
+    )
+    E136 = (
+        "{path!s} is in use: another process is writing this output. Wait for it, or name another "
+        "output."
+    )
+    E137 = (
+        "{path!s} needs the package {package}, which cannot be imported ({problem}). "
+        "Install it: pip install spacy-elmo[{extra}]."
+    )
+    E138 = (
+        "{path!s} cannot be used as embeddings: {problem}. Expected is what `spacy elmo embed` or "
+        "`allennlp elmo` wrote; check the path, or write the file again."
+    )
+    E139 = (
+        "{path!s} is no complete set of shards: {problem}. Put the shards of one corpus together "
+        "that were written with --shard 1/n to n/n and the same options."
+    )
+
+    # Analysis: 140-159
+    E140 = (
+        "There is no word at position {found}: the sentence has {n} words, counted from 0. Give "
+        "the position of one of them; to ask what comes next, use next_words."
+    )
+    E141 = (
+        "The component's biLM is kept without its softmax, and the softmax cannot be had from "
+        "where the weights came from ({source!r}): {problem}. Name a model that has one: "
+        "score(doc, model=...)."
+    )
+    E142 = (
+        "The component's weights are no longer those of {source!r}, where they came from: the "
+        "softmax there does not belong to them ({problem}). Name the model to score with: "
+        "score(doc, model=...)."
+    )
+    E143 = (
+        "The doc {text!r} has no language-model scores. Put them on it first: "
+        "spacy_elmo.score(doc)."
+    )
+    E144 = "{name} is {found!r}, but {expected} is expected. Give such a value."
+    E145 = (
+        "The word {word!r} does not occur in the text ({n:,} sentences read). Expected is a token "
+        "as the text spells it; try another case (--ignore-case), or more text."
+    )
+    E146 = "{path!s}, line {line}: found {found}, but {expected} is expected. Mend the line."
+    E147 = (
+        "{path!s} has no {what}, so there is nothing to evaluate. Check that it is the file that "
+        "was meant and that the label stands in the column that is read."
+    )
+    E148 = (
+        "The pipeline {name!r} has no component 'elmo' (found: {found}). Give a pipeline that has "
+        "one, or weights: a built-in name, a model folder, or an options.json."
+    )
+    E149 = (
+        "Pictures need the package matplotlib, which cannot be imported ({problem}). Install it: "
+        "pip install 'spacy-elmo[viz]'."
+    )
+    E150 = (
+        "The folder {path!s} has no {part} part: looked for {expected}. Give a folder with these "
+        "files, or name the files themselves."
+    )
+    E151 = (
+        "The token {text!r} is whitespace, which the model does not see as a word. Give a token "
+        "that is a word."
+    )
+    E152 = (
+        "The text {text!r} has only the mixed vectors on it, not the layers. Set the component's "
+        "store to 'layers', or ask for layer='mix'."
+    )
+    # Inference engine
+    E160 = (
+        "The precision is {found!r}, expected one of: {allowed}. Use one of these; float32 is "
+        "exact."
+    )
+    E161 = (
+        "The weights are {found}, but the precision {precision} is computed from float32 weights "
+        "on the CPU. Move the model there (.float().cpu()), or use precision='float32'."
     )

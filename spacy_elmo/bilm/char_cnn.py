@@ -92,14 +92,14 @@ class ConvolveMax(torch.autograd.Function):
         pooled, winners, flat_weights = [], [], []
         for weight, bias in zip(weights, biases):
             count, dim, width = weight.shape
-            windows = _windows(embedded, width, n_positions)
+            seen = windows(embedded, width, n_positions)
             flat = weight.permute(2, 1, 0).reshape(width * dim, count)
             if matmul_dtype is None:
-                values = windows.flatten(0, 1) @ flat
+                values = seen.flatten(0, 1) @ flat
             else:
-                low = windows.flatten(0, 1).to(matmul_dtype) @ flat.to(matmul_dtype)
+                low = seen.flatten(0, 1).to(matmul_dtype) @ flat.to(matmul_dtype)
                 values = low.to(embedded.dtype)
-            values = values.view(windows.shape[0], windows.shape[1], count)
+            values = values.view(seen.shape[0], seen.shape[1], count)
             if training:
                 best, winner = _argmax(values)
                 winners.append(winner)
@@ -126,13 +126,13 @@ class ConvolveMax(torch.autograd.Function):
             count, dim = flat.shape[1], embedding.shape[1]
             d_best = grad[:, start : start + count]
             start += count
-            windows = _windows(embedded, width, ctx.n_positions)
-            n_windows, n_words = windows.shape[:2]
+            seen = windows(embedded, width, ctx.n_positions)
+            n_windows, n_words = seen.shape[:2]
             d_values = grad.new_empty(n_windows, n_words, count)
             for position in range(n_windows):
                 torch.eq(winner, position, out=d_values[position]).mul_(d_best)
             d_flat_values = d_values.view(-1, count)
-            rows = windows.flatten(0, 1)
+            rows = seen.flatten(0, 1)
             if dtype is None:
                 d_flat = rows.t() @ d_flat_values
                 d_windows = d_flat_values @ flat.t()
@@ -151,7 +151,7 @@ class ConvolveMax(torch.autograd.Function):
         return (None, None, d_embedding, None, *d_filters)
 
 
-def _windows(embedded: Tensor, width: int, n_positions: int) -> Tensor:
+def windows(embedded: Tensor, width: int, n_positions: int) -> Tensor:
     """Windows of characters. *Shape:* ``(n_windows, n_words, width * dim)``."""
     n_windows = min(n_positions, embedded.shape[0] - width + 1)
     if width == 1:

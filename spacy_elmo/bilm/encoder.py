@@ -12,7 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..errors import ElmoError, Errors
 from .char_cnn import CharCNN, chunk_words
+from .char_cnn_inference import CharCNNInference
 from .characters import (
     PAD_CHARACTER,
     ByteCharacters,
@@ -20,7 +22,10 @@ from .characters import (
     DictionaryCharacters,
 )
 from .config import BiLMConfig
+from .engine import Engine
 from .io import ModelFiles, read_model, write_model
+from .io.paging import page_out
+from .kernels import check_precision
 from .lm import Softmax
 from .lstm import LSTMState, LSTMWeights, run_layer
 from .packing import Packing, pack
@@ -88,6 +93,8 @@ class BiLM(nn.Module):
         if vocabulary is not None:
             self.softmax = Softmax(len(vocabulary), config.lstm.projection_dim, device)
         self._files: Optional[ModelFiles] = None
+        self._engines: Dict[Tuple[str, bool], Engine] = {}
+        self._engines_of: Tuple[Tuple[int, int], ...] = ()
         self._primed: Optional[FinalStates] = None
         self._primed_with: Tuple[Tuple[int, int], ...] = ()
         self._carried = CarriedStates()
@@ -183,6 +190,7 @@ class BiLM(nn.Module):
         *,
         batch_tokens: int = 4096,
         boundaries: bool = False,
+        precision: str = "float32",
     ) -> List[np.ndarray]:
         """Give all layers for every token of every sentence.
 
@@ -194,11 +202,62 @@ class BiLM(nn.Module):
         :param batch_tokens: Tokens that are encoded at a time; bounds memory, not results.
         :param boundaries: Give the vectors of the two sentence boundaries as well, first and
             last.
+        :param precision: "float32", or "float16" or "int8" for rounded weights (see `kernels`).
         :returns: One array a sentence in the precision of the weights, layer 0 first.
             *Shape:* ``(L + 1, n_tokens, 2P)``, with `boundaries` ``(L + 1, n_tokens + 2, 2P)``
-        :raises ElmoError: E001, E002, E003 if the input is not a list of lists of strings.
+        :raises ElmoError: E001, E002, E003 if the input is not a list of lists of strings, E160,
+            E161 for a precision that is unknown or not available.
         """
         check_sentences(sentences)
+        if precision != "float32" or self.suits_engine:
+            engine = self.engine(precision)
+            return engine.embed(sentences, batch_tokens=batch_tokens, boundaries=boundaries)
+        return self._embed_plain(sentences, batch_tokens, boundaries)
+
+    def engine(self, precision: str = "float32", *, plain: bool = False) -> Engine:
+        """The inference engine over the present weights, made once and again when they change.
+
+        :param precision: "float32", "float16" or "int8".
+        :param plain: Do without PyTorch's packed kernels, for comparison.
+        :raises ElmoError: E160 for an unknown precision, E161 for weights it cannot work with.
+        """
+        check_precision(precision)
+        if not self.suits_engine:
+            p = self.token_encoder.char_embedding
+            state = self.config.initial_state
+            found = f"{str(p.dtype)[6:]} on {p.device}, initial state {state}"
+            raise ElmoError(Errors.E161.format(found=found, precision=precision))
+        weights, key = self._weights_key(), (precision, plain)
+        if weights != self._engines_of:
+            self._engines, self._engines_of = {}, weights
+        if key not in self._engines:
+            self._engines[key] = self._make_engine(precision, plain)
+        return self._engines[key]
+
+    @property
+    def suits_engine(self) -> bool:
+        """Whether the engine can be used: float32 weights on the CPU, no carried states."""
+        p = self.token_encoder.char_embedding
+        on_cpu = p.dtype == torch.float32 and p.device.type == "cpu"
+        return on_cpu and self.config.initial_state != "carry"
+
+    def _make_engine(self, precision: str, plain: bool) -> Engine:
+        encoder = CharCNNInference(
+            self.token_encoder, self.config.char_cnn, self.characters, self.pad, precision, plain
+        )
+        start: InitialStates = zero_states(self.config.lstm.n_layers)
+        if self.config.initial_state == "primed":
+            start = repeat_states(self._primed_states(), 1)
+        weights = [[layer.weights for layer in direction] for direction in self.directions]
+        engine = Engine(encoder, weights, self.config.lstm, start, precision, plain=plain)
+        # What was laid out anew is not read again from where it was.
+        page_out(self)
+        return engine
+
+    def _embed_plain(
+        self, sentences: Sequence[Sequence[str]], batch_tokens: int, boundaries: bool
+    ) -> List[np.ndarray]:
+        """By the path that training takes, for what the engine does not do."""
         results: List[Optional[np.ndarray]] = [None] * len(sentences)
         if self.config.initial_state == "carry":
             groups: Iterator[List[int]] = iter([list(range(len(sentences)))] if sentences else [])
@@ -314,11 +373,17 @@ class BiLM(nn.Module):
     def reset_states(self) -> None:
         """Forget carried states, so that the next call starts from zeros, and the primed one.
 
-        The primed state is made again by itself when torch sees that weights have changed; call
-        this after writing to them through ``.data`` or a shared buffer.
+        The primed state and the engine's own layout of the weights are made again by themselves
+        when torch sees that weights have changed; call this after writing to them through
+        ``.data`` or a shared buffer.
         """
         self._primed = None
+        self._engines = {}
         self._carried.clear()
+
+    def __getstate__(self) -> Dict[str, Any]:
+        # For copies and pickles: weights laid out for this process are no part of the model.
+        return {**self.__dict__, "_engines": {}, "_engines_of": ()}
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "BiLM":
         # What `to`, `double`, `cuda` and so on end in: kept states would not fit any more.
@@ -333,9 +398,13 @@ class BiLM(nn.Module):
             return repeat_states(self._primed_states(), len(packing.order))
         return zero_states(self.config.lstm.n_layers)
 
+    def _weights_key(self) -> Tuple[Tuple[int, int], ...]:
+        """Changes when torch sees that a parameter was replaced or written to."""
+        return tuple((id(p), 0 if p.is_inference() else p._version) for p in self.parameters())
+
     def _primed_states(self) -> FinalStates:
         """The fixed state, computed once and again only when the weights have changed."""
-        weights = tuple((id(p), 0 if p.is_inference() else p._version) for p in self.parameters())
+        weights = self._weights_key()
         if self._primed is None or weights != self._primed_with:
             # Outside of inference mode, since training may want the result later.
             with torch.inference_mode(False), torch.no_grad():
