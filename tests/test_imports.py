@@ -23,6 +23,8 @@ ALLOWED = {
     "compat": {"errors", "bilm", "compat"},
     "layers": {"errors", "bilm", "layers"},
     "pipeline": {"errors", "bilm", "layers", "pipeline"},
+    "embedding": {"errors", "bilm", "training", "layers", "embedding"},
+    "analysis": {"errors", "bilm", "training", "layers", "pipeline", "analysis"},
     "cli": None,
 }
 #: Packages that no module of a part may import, not even inside a function.
