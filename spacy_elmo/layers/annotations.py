@@ -1,10 +1,12 @@
 """What ELMo leaves on a doc, and how it is read: plain arrays that survive bytes and pickle.
 
 Stored is one array: all layers under `doc._.elmo_layers` with the mix's weights beside it, or the
-mixed vectors alone. `doc._.elmo`, `span._.elmo` and `token._.elmo` read from it.
+mixed vectors alone. `doc._.elmo`, `span._.elmo` and `token._.elmo` read from it. Where several
+components follow each other, these are the last one's; the layers of those before stay on the doc
+for the listeners, under the component's name.
 """
 
-from typing import Any, Dict, Optional, cast
+from typing import Any, Dict, Optional, Tuple, cast
 
 import numpy as np
 from spacy.tokens import Doc, Span, Token
@@ -15,21 +17,28 @@ LAYERS = "elmo_layers"
 _LAYERS_KEY = ("._.", LAYERS, None, None)
 _VECTORS_KEY = ("spacy_elmo", "vectors")
 _MIX_KEY = ("spacy_elmo", "mix")
+_OWNER_KEY = ("spacy_elmo", "component")
 
 
-def store(doc: Doc, layers: np.ndarray, mix: np.ndarray, what: str) -> None:
+def store(doc: Doc, layers: np.ndarray, mix: np.ndarray, what: str, owner: str = "elmo") -> None:
     """Put layers, or the vectors mixed of them, on a doc.
 
     doc (Doc): The doc.
     layers (ndarray): *(L + 1, n_tokens, width)*, not shared with anything.
     mix (ndarray): Weight of each layer, *(L + 1,)*.
     what (str): "layers", "vectors" or "none".
+    owner (str): Name of the component. Layers that another one left are kept for its listeners.
     """
-    clear(doc)
     data = _data(doc)
+    before, others = data.get(_LAYERS_KEY), data.get(_OWNER_KEY)
+    for key in (_LAYERS_KEY, _VECTORS_KEY, _MIX_KEY, _OWNER_KEY, _owned_key(owner)):
+        data.pop(key, None)
+    if before is not None and others not in (None, owner):
+        data[_owned_key(others)] = before
     if what == "layers":
         data[_LAYERS_KEY] = layers
         data[_MIX_KEY] = mix
+        data[_OWNER_KEY] = owner
     elif what == "vectors":
         data[_VECTORS_KEY] = mixed(layers, mix)
 
@@ -39,10 +48,16 @@ def _data(doc: Doc) -> Dict[Any, Any]:
     return cast(Dict[Any, Any], doc.user_data)
 
 
+def _owned_key(owner: str) -> Tuple[str, str, str]:
+    return "spacy_elmo", LAYERS, owner
+
+
 def clear(doc: Doc) -> None:
     """Take everything of ELMo off a doc."""
-    for key in (_LAYERS_KEY, _VECTORS_KEY, _MIX_KEY):
-        _data(doc).pop(key, None)
+    data = _data(doc)
+    for key in list(data):
+        if key == _LAYERS_KEY or (isinstance(key, tuple) and key[:1] == _MIX_KEY[:1]):
+            del data[key]
 
 
 def mixed(layers: np.ndarray, mix: np.ndarray) -> np.ndarray:
@@ -50,12 +65,18 @@ def mixed(layers: np.ndarray, mix: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(np.tensordot(mix, layers, axes=1), dtype=np.float32)
 
 
-def doc_layers(doc: Doc) -> Optional[np.ndarray]:
+def doc_layers(doc: Doc, owner: Optional[str] = None) -> Optional[np.ndarray]:
     """Layers on a doc, None if there are none.
 
+    doc (Doc): The doc.
+    owner (Optional[str]): Name of the component whose layers are wanted; None for the last one's.
     :raises ElmoError: E102 if the doc's tokens were merged or split since.
     """
-    return _checked(doc, _data(doc).get(_LAYERS_KEY), axis=1)
+    data = _data(doc)
+    key: Any = _LAYERS_KEY
+    if owner is not None and data.get(_OWNER_KEY) != owner:
+        key = _owned_key(owner)
+    return _checked(doc, data.get(key), axis=1)
 
 
 def _checked(doc: Doc, array: Optional[np.ndarray], axis: int) -> Optional[np.ndarray]:
@@ -79,13 +100,15 @@ def vectors(doc: Doc, start: int = 0, stop: Optional[int] = None) -> np.ndarray:
     return mixed(layers[:, start:stop], _data(doc)[_MIX_KEY])
 
 
-def has_vectors(doc: Doc) -> bool:
-    """Whether ELMo has been on the doc."""
-    return _VECTORS_KEY in _data(doc) or _data(doc).get(_LAYERS_KEY) is not None
-
-
 def _get_doc(doc: Doc) -> np.ndarray:
     return vectors(doc)
+
+
+def _set_layers(doc: Doc, value: Optional[np.ndarray]) -> None:
+    # So that spaCy's doc_cleaner can free the memory: {"_.elmo_layers": None}.
+    if value is not None:
+        raise ElmoError(Errors.E116)
+    clear(doc)
 
 
 def _get_span(span: Span) -> np.ndarray:
@@ -103,7 +126,7 @@ def register_extensions() -> None:
         (Doc, "elmo", {"getter": _get_doc}),
         (Span, "elmo", {"getter": _get_span}),
         (Token, "elmo", {"getter": _get_token}),
-        (Doc, LAYERS, {"default": None}),
+        (Doc, LAYERS, {"getter": doc_layers, "setter": _set_layers}),
     )
     for kind, name, options in extensions:
         if not kind.has_extension(name):

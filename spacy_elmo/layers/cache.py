@@ -6,12 +6,17 @@ runs, can stand behind the memory.
 """
 
 import hashlib
+import os
 import sqlite3
+import threading
 from collections import OrderedDict
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Dict, NamedTuple, Optional, Sequence, Union
+from typing import Any, Dict, Iterator, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
+
+from ..errors import ElmoError, Errors
 
 
 class CacheStatistics(NamedTuple):
@@ -50,7 +55,10 @@ class SentenceCache:
         self.fingerprint = fingerprint
         self._entries: "OrderedDict[bytes, np.ndarray]" = OrderedDict()
         self._bytes = self._hits = self._file_hits = self._misses = 0
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
         self._file: Optional[sqlite3.Connection] = None
+        self._inherited: Optional[sqlite3.Connection] = None
 
     @property
     def enabled(self) -> bool:
@@ -65,42 +73,51 @@ class SentenceCache:
         )
 
     def get(self, tokens: Sequence[str]) -> Optional[np.ndarray]:
-        """Layers of a sentence, *(L + 1, n_tokens, width)*, or None; not to be changed."""
+        """Layers of a sentence, *(L + 1, n_tokens, width)*, or None; not to be changed.
+
+        :raises ElmoError: E118 if there is a file that cannot be used.
+        """
         if not self.enabled:
             return None
         key = self._key(tokens)
-        packed = self._entries.get(key)
-        if packed is not None:
-            self._entries.move_to_end(key)
-            self._hits += 1
+        with self._guard():
+            packed = self._entries.get(key)
+            if packed is not None:
+                self._entries.move_to_end(key)
+                self._hits += 1
+                return _unpack(packed)
+            packed = self._read(key, len(tokens))
+            if packed is None:
+                self._misses += 1
+                return None
+            self._file_hits += 1
+            self._keep(key, packed)
             return _unpack(packed)
-        packed = self._read(key)
-        if packed is None:
-            self._misses += 1
-            return None
-        self._file_hits += 1
-        self._keep(key, packed)
-        return _unpack(packed)
 
     def put(self, tokens: Sequence[str], layers: np.ndarray) -> None:
-        """Keep the layers of a sentence."""
+        """Keep the layers of a sentence.
+
+        :raises ElmoError: E118 if there is a file that cannot be written.
+        """
         if not self.enabled:
             return
         key = self._key(tokens)
         packed = _pack(layers)
-        self._keep(key, packed)
-        if self.path is not None:
-            header = np.array(packed.shape, np.int64).tobytes()
-            with self._connection() as file:
-                file.execute(
-                    "INSERT OR REPLACE INTO sentences VALUES (?, ?)",
-                    (key, header + packed.tobytes()),
-                )
+        with self._guard():
+            self._keep(key, packed)
+            if self.path is not None:
+                header = np.array(packed.shape, np.int64).tobytes()
+                with self._connection() as file:
+                    file.execute(
+                        "INSERT OR REPLACE INTO sentences VALUES (?, ?)",
+                        (key, header + packed.tobytes()),
+                    )
 
     def clear(self) -> None:
         """Forget what is in memory; the counters stay."""
-        self._entries.clear()
-        self._bytes = 0
+        with self._guard():
+            self._entries.clear()
+            self._bytes = 0
 
     def _keep(self, key: bytes, packed: np.ndarray) -> None:
         if packed.nbytes > self.max_bytes:
@@ -123,28 +140,41 @@ class SentenceCache:
             digest.update(data)
         return digest.digest()
 
-    def _connection(self) -> sqlite3.Connection:
-        if self._file is None:
-            assert self.path is not None
-            self._file = sqlite3.connect(self.path, timeout=60.0)
-            with self._file as file:
-                file.execute(
-                    "CREATE TABLE IF NOT EXISTS sentences (key BLOB PRIMARY KEY, layers BLOB)"
-                )
-        return self._file
+    def _guard(self) -> threading.Lock:
+        """The lock of this process: services call one pipeline from several threads."""
+        if self._pid != os.getpid():
+            # A forked process can get the lock closed by a thread that it does not have. And the
+            # connection must be neither used nor closed in it, so a reference is kept.
+            self._pid, self._lock = os.getpid(), threading.Lock()
+            self._inherited, self._file = self._file, None
+        return self._lock
 
-    def _read(self, key: bytes) -> Optional[np.ndarray]:
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        """The file, in a transaction that ends with the block."""
+        assert self.path is not None
+        try:
+            if self._file is None:
+                self._file = sqlite3.connect(self.path, timeout=60.0, check_same_thread=False)
+                # A cache may lose its last entries in a power failure, but must not wait for the
+                # disk at each.
+                self._file.execute("PRAGMA journal_mode = WAL")
+                self._file.execute("PRAGMA synchronous = NORMAL")
+                with self._file:
+                    self._file.execute(
+                        "CREATE TABLE IF NOT EXISTS sentences (key BLOB PRIMARY KEY, layers BLOB)"
+                    )
+            with self._file:
+                yield self._file
+        except sqlite3.Error as error:
+            raise ElmoError(Errors.E118.format(path=self.path, problem=error)) from error
+
+    def _read(self, key: bytes, n_tokens: int) -> Optional[np.ndarray]:
         if self.path is None:
             return None
-        row = (
-            self._connection()
-            .execute("SELECT layers FROM sentences WHERE key = ?", (key,))
-            .fetchone()
-        )
-        if row is None:
-            return None
-        shape = np.frombuffer(row[0], np.int64, 3)
-        return np.frombuffer(row[0], np.float32, offset=shape.nbytes).reshape(shape)
+        with self._connection() as file:
+            row = file.execute("SELECT layers FROM sentences WHERE key = ?", (key,)).fetchone()
+        return None if row is None else _from_row(row[0], n_tokens)
 
     def __getstate__(self) -> Dict[str, Any]:
         # Settings travel, contents do not: a copy in another process begins empty.
@@ -156,6 +186,18 @@ class SentenceCache:
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
+
+
+def _from_row(data: Any, n_tokens: int) -> Optional[np.ndarray]:
+    """Vectors of a row of the file, None if it is damaged: they are then made again."""
+    n_header = 3 * np.dtype(np.int64).itemsize
+    if not isinstance(data, bytes) or len(data) < n_header:
+        return None
+    shape = [int(n) for n in np.frombuffer(data, np.int64, 3)]
+    whole = len(data) - n_header == shape[0] * shape[1] * shape[2] * 4
+    if min(shape) < 1 or not whole or shape[1] != n_tokens:
+        return None
+    return np.frombuffer(data, np.float32, offset=n_header).reshape(shape)
 
 
 def _pack(layers: np.ndarray) -> np.ndarray:

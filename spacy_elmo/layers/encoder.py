@@ -1,19 +1,18 @@
 """`spacy-elmo.ElmoEncoder.v1`: docs in, all layers of all tokens out."""
 
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.model import deserialize_attr, serialize_attr
 
+from ..bilm.kernels import PRECISIONS
 from ..errors import ElmoError, Errors
+from .forks import mind_fork
 from .segmenters import NAMED, SegmenterT, punct_segmenter, segmenter_name
 from .shim import BiLMShim
 from .types import EncoderT, LayersT
-
-#: What this version can compute in; anything else is refused rather than ignored.
-PRECISIONS = ("float32",)
 
 
 class SegmenterAttr:
@@ -42,7 +41,7 @@ def _deserialize_segmenter(_: Any, value: bytes, name: str, model: Model) -> Seg
 def build_elmo_encoder_v1(precision: str = "float32", trainable: bool = False) -> EncoderT:
     """Build the encoder. It has no weights yet: the component, or bytes, bring them.
 
-    precision (str): Precision of inference; "float32" is the only one so far.
+    precision (str): Of the weights in inference: "float32", "float16" or "int8".
     trainable (bool): Whether gradients reach the biLM; the component sets it to its own.
     """
     if precision not in PRECISIONS:
@@ -72,6 +71,7 @@ def forward(
     model: EncoderT, docs: List[Doc], is_train: bool
 ) -> Tuple[LayersT, Callable[[LayersT], List[Doc]]]:
     """Encode docs; with a graph only if the encoder is trainable and this is training."""
+    mind_fork()
     shim = shim_of(model)
     places, sentences = _sentences(model.attrs["segmenter"].function, docs)
     bilm = shim.bilm
@@ -112,11 +112,27 @@ def _sentences(
     return places, sentences
 
 
-def replace_listener_cfg(encoder: Dict[str, Any], listener: Dict[str, Any]) -> Dict[str, Any]:
-    """Config of what stands in a listener's place after `nlp.replace_listeners`."""
+def replace_listener_cfg(
+    encoder: Dict[str, Any], tok2vec: Dict[str, Any], weights: Union[str, List[str]] = "en_mini"
+) -> Dict[str, Any]:
+    """Config of what stands in a listener's place after `nlp.replace_listeners`.
+
+    encoder (Dict[str, Any]): Config of the encoder that is copied.
+    tok2vec (Dict[str, Any]): Config of the task's tok2vec: a listener, or something around one.
+    weights (Union[str, List[str]]): Where the component has its weights from.
+    """
+    listener = _find_listener(tok2vec) or {}
     mix = {k: v for k, v in listener.items() if k not in ("@architectures", "width", "upstream")}
     return {
         "@architectures": "spacy-elmo.ElmoTok2Vec.v1",
+        "weights": weights,
         "precision": encoder.get("precision", "float32"),
         **mix,
     }
+
+
+def _find_listener(config: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+    if config.get("@architectures") == "spacy-elmo.ElmoListener.v1":
+        return config
+    found = (_find_listener(part) for part in config.values() if isinstance(part, dict))
+    return next((part for part in found if part is not None), None)

@@ -13,11 +13,14 @@ from thinc.model import deserialize_attr, serialize_attr
 
 from ..errors import ElmoError, Errors
 from .annotations import doc_layers
-from .encoder import replace_listener_cfg  # noqa: F401  (the hook's home, for readers)
+from .encoder import replace_listener_cfg, shim_of
 from .scalar_mix import build_scalar_mix_v1, set_parameters
-from .types import EncoderT, LayersT, Tok2VecT, VectorsT
+from .types import EncoderT, LayersT, MixT, Tok2VecT, VectorsT
 
 ATTR = "elmo_listener"
+JOIN_NAME = "elmo_tok2vec"
+#: Attribute of nodes around a join whose own width follows from its width: a function of the node.
+INFER_WIDTH = "elmo_infer_width"
 
 
 class ListenerState:
@@ -119,16 +122,18 @@ def _forward_listener(
 
 
 def _from_doc(model: EncoderT, doc: Doc, state: ListenerState, is_train: bool) -> Any:
-    layers: Any = doc_layers(doc)
+    name = state.linked_to or (state.upstream if state.upstream != "*" else None)
+    layers: Any = doc_layers(doc, name)
+    if layers is None and state.upstream == "*":
+        layers = doc_layers(doc)
     if layers is not None:
         return model.ops.asarray3f(layers)
     in_sample = any(doc is known for known in state.sample)
     if (len(doc) == 0 or in_sample) and model.maybe_get_dim("nL") is not None:
         return model.ops.alloc3f(model.get_dim("nL"), len(doc), model.get_dim("nO"))
-    name = state.linked_to or (state.upstream if state.upstream != "*" else "elmo")
     if is_train:
-        raise ElmoError(Errors.E107.format(upstream=name))
-    raise ElmoError(Errors.E108.format(upstream=name, text=doc.text[:40]))
+        raise ElmoError(Errors.E107.format(upstream=name or "elmo"))
+    raise ElmoError(Errors.E108.format(upstream=name or "elmo", text=doc.text[:40]))
 
 
 def _no_backprop(d_outputs: LayersT) -> List[Doc]:
@@ -138,7 +143,7 @@ def _no_backprop(d_outputs: LayersT) -> List[Doc]:
 def join(source: EncoderT, mix: Any) -> Tok2VecT:
     """A source of layers (listener or encoder) with the mix of its layers."""
     model: Tok2VecT = Model(
-        "elmo_tok2vec",
+        JOIN_NAME,
         _forward_join,
         init=_init_join,
         dims={"nO": source.maybe_get_dim("nO")},
@@ -157,27 +162,70 @@ def _forward_join(
     model: Tok2VecT, docs: List[Doc], is_train: bool
 ) -> Tuple[VectorsT, Callable[[VectorsT], List[Doc]]]:
     source, mix = model.layers
+    (vectors,), bp_mixes = forward_mixes(source, [mix], docs, is_train)
+    return vectors, lambda d_vectors: bp_mixes([d_vectors])
+
+
+def forward_mixes(
+    source: EncoderT, mixes: Sequence[MixT], docs: List[Doc], is_train: bool
+) -> Tuple[List[VectorsT], Callable[[List[VectorsT]], List[Doc]]]:
+    """Run a source of layers once, and any number of mixes on what it gives.
+
+    source (Model): Listener or encoder.
+    mixes (Sequence[Model]): Scalar mixes.
+    RETURNS (Tuple[List[VectorsT], Callable]): Vectors of each mix, and a callback that takes the
+        gradients of each.
+    """
     layers, bp_layers = source(docs, is_train)
-    mix.attrs["input_gradient"] = wanted = is_train and _wants_gradient(source)
-    vectors, bp_mix = mix(layers, is_train)
+    wanted = is_train and _wants_gradient(source)
+    outputs: List[VectorsT] = []
+    callbacks: List[Callable[[VectorsT], LayersT]] = []
+    for mix in mixes:
+        mix.attrs["input_gradient"] = wanted
+        vectors, callback = mix(layers, is_train)
+        outputs.append(vectors)
+        callbacks.append(callback)
 
-    def backprop(d_vectors: VectorsT) -> List[Doc]:
-        d_layers = bp_mix(d_vectors)
-        return bp_layers(d_layers) if wanted else []
+    def backprop(d_outputs: List[VectorsT]) -> List[Doc]:
+        gradients = [callback(d) for callback, d in zip(callbacks, d_outputs)]
+        if not wanted:
+            return []
+        # In one piece: the graph behind the layers can be gone through once.
+        total = gradients[0]
+        for others in gradients[1:]:
+            total = [a + b for a, b in zip(total, others)]
+        return bp_layers(total)
 
-    return vectors, backprop
+    return outputs, backprop
 
 
 def _init_join(
     model: Tok2VecT, X: Optional[List[Doc]] = None, Y: Optional[VectorsT] = None
 ) -> None:
     source, mix = model.layers
-    set_sizes(model, source.maybe_get_dim("nL"), source.maybe_get_dim("nO"))
     state = state_of(source)
-    if state is not None and X is not None:
-        state.sample = list(X)
+    if state is None:
+        bilm = shim_of(source).bilm
+        set_sizes(model, bilm.n_layers, bilm.width)
+    else:
+        set_sizes(model, source.maybe_get_dim("nL"), source.maybe_get_dim("nO"))
+        if X is not None:
+            state.sample = list(X)
     source.initialize(X=X)
     mix.initialize()
+
+
+def tell_sizes(model: Model, listeners: Sequence[Model], n_layers: int, width: int) -> None:
+    """Tell all mixes in a model that stand behind these listeners what will come.
+
+    :raises ElmoError: E109 if one was built for other sizes.
+    """
+    for node in model.walk():
+        if node.name == JOIN_NAME and any(node.layers[0] is m for m in listeners):
+            set_sizes(node, n_layers, width)
+    for node in model.walk():
+        if INFER_WIDTH in node.attrs:
+            node.attrs[INFER_WIDTH](node)
 
 
 def set_sizes(model: Tok2VecT, n_layers: Optional[int], width: Optional[int]) -> None:
@@ -218,7 +266,8 @@ def build_elmo_listener_v1(
 
     upstream (str): Name of the elmo component to listen to, "*" for any.
     width (Optional[int]): Width of its vectors; taken from the component when it is linked, and
-        checked if given.
+        checked if given. Give it to architectures that want to know it when they are built:
+        `spacy.EntityLinker.v2` does.
     init_weights, trainable, layer_norm, dropout, l2: See `ScalarMix.v1`.
     """
     mix = build_scalar_mix_v1(None, init_weights, trainable, layer_norm, dropout, l2)

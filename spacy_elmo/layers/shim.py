@@ -19,9 +19,10 @@ from ..bilm.encoder import BiLM
 from ..bilm.io import ModelFiles, read_native, write_native
 from ..errors import ElmoError, Errors
 from .cache import SentenceCache
+from .forks import before_fork
+from .shared_models import SourceT, load_shared
 
 PathT = Union[str, Path]
-SourceT = Union[str, Tuple[str, str]]
 
 
 class BiLMShim(Shim):
@@ -38,7 +39,7 @@ class BiLMShim(Shim):
         self.max_batch_tokens = 4096
         self.learn_rate_factor = 1.0
         self._frozen = True
-        self._stored_narrow = False
+        before_fork(self)
 
     # -- weights -------------------------------------------------------------------------
 
@@ -51,8 +52,7 @@ class BiLMShim(Shim):
         if self._model is None:
             if self.source is None:
                 raise ElmoError(Errors.E101)
-            first, second = (self.source, None) if isinstance(self.source, str) else self.source
-            self.set_bilm(BiLM.load(first, second))
+            self.load(self.source)
         model: BiLM = self._model
         return model
 
@@ -61,18 +61,34 @@ class BiLMShim(Shim):
         """Whether the weights are in memory."""
         return self._model is not None
 
+    def load(self, source: SourceT) -> None:
+        """Load a model; pipelines that load the same files share its weights.
+
+        source (SourceT): Built-in name, path, or the two paths of options and weights.
+        """
+        self.set_bilm(load_shared(source))
+
     def set_bilm(self, bilm: BiLM) -> None:
-        """Take another model; what was cached of the old one is forgotten."""
+        """Take another model, which may be shared; what was cached of the old one is forgotten."""
         self._model = bilm.eval()
+        self._frozen = True
         for p in bilm.parameters():
             p.requires_grad_(False)
-        self._weights_changed()
+        self._forget_outputs()
+
+    def _forget_outputs(self) -> None:
+        self.cache.clear()
+        self.cache.fingerprint = ""
 
     def _weights_changed(self) -> None:
         if self._model is not None:
             self._model.reset_states()
-        self.cache.clear()
-        self.cache.fingerprint = ""
+        self._forget_outputs()
+
+    def prepare(self) -> None:
+        """Lay out loaded weights now, so that processes that are forked off share the result."""
+        if self._model is not None and self._frozen and self._model.suits_engine:
+            self._model.engine(self.cfg["precision"])
 
     def fingerprint(self) -> str:
         """Hash of weights, numerics and precision: what the vectors of a sentence depend on."""
@@ -93,9 +109,8 @@ class BiLMShim(Shim):
         sentences (Sequence[Sequence[str]]): Token texts.
         RETURNS (List[ndarray]): *(L + 1, n_tokens, width)* each, not to be changed.
         """
-        bilm = self.bilm
         if not self.cache.enabled:
-            return bilm.embed(sentences, batch_tokens=self.max_batch_tokens)
+            return self._compute(sentences)
         if not self.cache.fingerprint:
             # Only a file is shared with other weights; hashing them takes a while.
             self.cache.fingerprint = self.fingerprint() if self.cache.path else "memory"
@@ -104,12 +119,16 @@ class BiLMShim(Shim):
         for i, found in enumerate(results):
             if found is None:
                 missing.setdefault(tuple(sentences[i]), []).append(i)
-        computed = bilm.embed(list(missing), batch_tokens=self.max_batch_tokens)
+        computed = self._compute(list(missing))
         for (tokens, places), layers in zip(missing.items(), computed):
             self.cache.put(tokens, layers)
             for i in places:
                 results[i] = layers
         return [layers for layers in results if layers is not None]
+
+    def _compute(self, sentences: Sequence[Sequence[str]]) -> List[np.ndarray]:
+        precision = self.cfg["precision"]
+        return self.bilm.embed(sentences, batch_tokens=self.max_batch_tokens, precision=precision)
 
     def begin_embed(
         self, sentences: Sequence[Sequence[str]]
@@ -119,13 +138,9 @@ class BiLMShim(Shim):
         RETURNS (Tuple[List[ndarray], Callable]): Layers as from `embed`, and a callback that
             takes arrays of the same shapes and adds to the gradients of the weights.
         """
-        bilm = self.bilm
         if self._frozen:
-            self._frozen = False
-            for p in bilm.parameters():
-                # Mapped weights belong to the file.
-                p.data = p.data.clone()
-                p.requires_grad_(True)
+            self._unfreeze()
+        bilm = self.bilm
         with torch.enable_grad():
             flat = bilm(sentences)
         edges = np.cumsum([0, *(len(s) + 2 for s in sentences)])
@@ -140,6 +155,15 @@ class BiLMShim(Shim):
             flat.backward(d_flat)
 
         return outputs, backprop
+
+    def _unfreeze(self) -> None:
+        """Take a copy of the weights: these may be another pipeline's too, or belong to a file."""
+        files = self.bilm.to_files()
+        files.tensors = {name: t.clone() for name, t in files.tensors.items()}
+        self._model = BiLM.from_files(files)
+        self._frozen = False
+        for p in self._model.parameters():
+            p.requires_grad_(True)
 
     # -- thinc ---------------------------------------------------------------------------
 
@@ -158,7 +182,6 @@ class BiLMShim(Shim):
             p.grad = None
             changed = True
         if changed:
-            self._stored_narrow = False
             self._weights_changed()
 
     @contextlib.contextmanager
@@ -196,10 +219,11 @@ class BiLMShim(Shim):
         new.max_batch_tokens = self.max_batch_tokens
         new.learn_rate_factor = self.learn_rate_factor
         new.cache = SentenceCache(self.cache.max_bytes, self.cache.path)
-        if self._model is not None:
+        if self._model is not None and self._frozen:
+            new.set_bilm(self._model)
+        elif self._model is not None:
             files = self._model.to_files()
-            if not self._frozen:
-                files.tensors = {name: t.clone() for name, t in files.tensors.items()}
+            files.tensors = {name: t.clone() for name, t in files.tensors.items()}
             new.set_bilm(BiLM.from_files(files))
         return new
 
@@ -219,6 +243,7 @@ class BiLMShim(Shim):
         weights = state.pop("weights")
         self.__dict__.update(state)
         self._frozen = True
+        before_fork(self)
         if weights is not None:
             self.from_bytes(weights)
 
@@ -231,8 +256,7 @@ class BiLMShim(Shim):
 
     def read(self, path: Path) -> None:
         """Read a native model folder, mapped into memory."""
-        self.set_bilm(BiLM.from_files(read_native(path)))
-        self._frozen = True
+        self.load(str(path))
 
     def to_bytes(self) -> bytes:
         """The files of the native format in one message; loads the weights if need be."""
@@ -252,7 +276,6 @@ class BiLMShim(Shim):
             # The folder goes away, so its files must not stay mapped.
             files.tensors = {name: t.clone() for name, t in files.tensors.items()}
         self.set_bilm(BiLM.from_files(files))
-        self._frozen = True
         return self
 
 

@@ -1,5 +1,6 @@
 """The component `elmo`: annotates docs, and feeds the listeners of later components."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Union
 
@@ -16,9 +17,10 @@ from ..bilm.encoder import BiLM
 from ..errors import ElmoError, Errors
 from ..layers.annotations import register_extensions, store
 from ..layers.cache import CacheStatistics, SentenceCache
-from ..layers.encoder import SegmenterAttr, shim_of
-from ..layers.listener import ListenerState, set_sizes, state_of
+from ..layers.encoder import SegmenterAttr, replace_listener_cfg, shim_of
+from ..layers.listener import ListenerState, state_of, tell_sizes
 from ..layers.segmenters import SegmenterT
+from ..layers.source import WeightsT, as_source
 from ..layers.types import EncoderT, LayersT
 from .hooks import set_hooks
 from .pending import PendingUpdate
@@ -36,7 +38,7 @@ class Elmo(TrainablePipe):
     vocab (Vocab): The pipeline's vocab.
     model (Model): An `ElmoEncoder.v1`.
     name (str): The component's name.
-    weights (str): Built-in name or path.
+    weights (Union[str, List[str]]): Built-in name, path, or the two paths of options and weights.
     trainable (bool): Whether the listeners' gradients reach the biLM.
     mix (Union[str, List[float]]): The component's own mix: "mean", "top", or L + 1 weights.
     store (str): What stays on the docs: "layers", "vectors" or "none".
@@ -54,7 +56,7 @@ class Elmo(TrainablePipe):
         model: EncoderT,
         name: str = "elmo",
         *,
-        weights: Optional[str],
+        weights: Optional[WeightsT],
         trainable: bool,
         mix: MixT,
         store: str,
@@ -78,8 +80,10 @@ class Elmo(TrainablePipe):
         model.attrs["trainable"] = trainable
         model.attrs["segmenter"] = SegmenterAttr(segmenter)
         shim = shim_of(model)
-        if not shim.is_loaded:
-            shim.source = weights
+        if weights is not None:
+            model.attrs["replace_listener_cfg"] = partial(replace_listener_cfg, weights=weights)
+            if not shim.is_loaded:
+                shim.source = as_source(weights)
         shim.max_batch_tokens = max_batch_tokens
         shim.learn_rate_factor = learn_rate_factor
         # What a learning encoder gave is of no use a step later.
@@ -166,10 +170,16 @@ class Elmo(TrainablePipe):
 
     def _tell_sizes(self, name: str, model: Model) -> None:
         bilm = self.bilm
-        linked = self.listener_map.get(name, [])
-        for node in model.walk():
-            if node.name == "elmo_tok2vec" and any(node.layers[0] is m for m in linked):
-                set_sizes(node, bilm.n_layers, bilm.width)
+        tell_sizes(model, self.listener_map.get(name, []), bilm.n_layers, bilm.width)
+
+    def _refuse_rivals(self, nlp: Language) -> None:
+        """Raise if a listener to any component has several to choose from."""
+        names = nlp.component_names
+        for name, nodes in self.listener_map.items():
+            before = [n for n in names[: names.index(name)] if n in nlp.pipe_names]
+            upstreams = [n for n in before if isinstance(nlp.get_pipe(n), Elmo)]
+            if len(upstreams) > 1 and any(_state(node).upstream == "*" for node in nodes):
+                raise ElmoError(Errors.E112.format(name=name, upstreams=", ".join(upstreams)))
 
     # -- annotating ----------------------------------------------------------------------
 
@@ -188,9 +198,19 @@ class Elmo(TrainablePipe):
             what = "layers"
         mix = self.mix_weights()
         for doc, array in zip(docs, layers):
-            store(doc, self.model.ops.to_numpy(array), mix, what)
+            store(doc, self.model.ops.to_numpy(array), mix, what, self.name)
             if self.cfg["hooks"]:
                 set_hooks(doc)
+
+    def score_doc(self, doc: Doc) -> Doc:
+        """Put log-probabilities of the component's language model on a doc, which it returns.
+
+        Needs the softmax, which is read from where the weights came from; see
+        `spacy_elmo.score` for what is on the doc then.
+        """
+        from .language_model import score
+
+        return score(doc, self, segmenter=self.model.attrs["segmenter"].function)
 
     # -- training ------------------------------------------------------------------------
 
@@ -199,20 +219,21 @@ class Elmo(TrainablePipe):
         get_examples: Callable[[], Iterable[Example]],
         *,
         nlp: Optional[Language] = None,
-        weights: Optional[str] = None,
+        weights: Optional[WeightsT] = None,
     ) -> None:
         """Load the weights, so that the components behind know how wide the vectors are.
 
         get_examples (Callable): Not used; there is nothing to infer from data.
         nlp (Optional[Language]): The pipeline, whose listeners are told the sizes.
-        weights (Optional[str]): Built-in name or path to load instead of the configured one.
+        weights (Optional[Union[str, List[str]]]): What to load instead of the configured weights.
         """
         shim = shim_of(self.model)
         if weights is not None:
-            shim.source = weights
-            shim.set_bilm(BiLM.load(weights))
+            shim.source = source = as_source(weights)
+            shim.load(source)
         self._loaded()
         if nlp is not None:
+            self._refuse_rivals(nlp)
             for name, component in nlp.pipeline:
                 if name in self.listener_map:
                     self._tell_sizes(name, component.model)  # type: ignore[attr-defined]
@@ -251,7 +272,7 @@ class Elmo(TrainablePipe):
         self._pending.flush()
         if self.trainable:
             layers, backprop = self.model.begin_update(docs)
-            self._pending = PendingUpdate(layers, backprop)
+            self._pending = PendingUpdate(backprop)
         else:
             layers = self.model.predict(docs)
         for listener in self.listeners:
@@ -275,54 +296,45 @@ class Elmo(TrainablePipe):
 
     # -- files ---------------------------------------------------------------------------
 
+    # Settings are not among the files: the pipeline's config has them, and whoever loads it may
+    # give others.
+
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        """Settings and weights as bytes."""
-        serialize: Dict[str, Callable[[], Any]] = {
-            "cfg": lambda: self._settings(),
-            WEIGHTS_NAME: lambda: shim_of(self.model).to_bytes(),
-        }
-        data: bytes = util.to_bytes(serialize, exclude)
+        """Weights as bytes."""
+        data: bytes = util.to_bytes({WEIGHTS_NAME: lambda: shim_of(self.model).to_bytes()}, exclude)
         return data
 
     def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> "Elmo":
         """Take what `to_bytes` gave."""
-        deserialize: Dict[str, Callable[[Any], Any]] = {
-            "cfg": self._take_settings,
-            WEIGHTS_NAME: lambda b: shim_of(self.model).from_bytes(b),
-        }
-        util.from_bytes(data, deserialize, exclude)
+        util.from_bytes(data, {WEIGHTS_NAME: lambda b: shim_of(self.model).from_bytes(b)}, exclude)
         if WEIGHTS_NAME not in exclude:
             self._loaded()
         return self
 
     def to_disk(self, path: Union[str, Path], *, exclude: Iterable[str] = ()) -> None:
-        """Write settings, and the weights as a model folder that all commands can read."""
-        import srsly
-
-        serialize: Dict[str, Callable[[Path], Any]] = {
-            "cfg": lambda p: srsly.write_json(p, self._settings()),
-            WEIGHTS_NAME: lambda p: shim_of(self.model).write(p),
-        }
-        util.to_disk(path, serialize, exclude)
+        """Write the weights as a model folder that all commands can read."""
+        self._log_cache()
+        util.to_disk(path, {WEIGHTS_NAME: lambda p: shim_of(self.model).write(p)}, exclude)
 
     def from_disk(self, path: Union[str, Path], *, exclude: Iterable[str] = ()) -> "Elmo":
         """Read what `to_disk` wrote; weights are mapped, so that pipelines share them."""
-        import srsly
-
-        deserialize: Dict[str, Callable[[Path], Any]] = {
-            "cfg": lambda p: self._take_settings(srsly.read_json(p)),
-            WEIGHTS_NAME: lambda p: shim_of(self.model).read(p),
-        }
-        util.from_disk(path, deserialize, exclude)
+        util.from_disk(path, {WEIGHTS_NAME: lambda p: shim_of(self.model).read(p)}, exclude)
         if WEIGHTS_NAME not in exclude:
             self._loaded()
         return self
 
-    def _settings(self) -> Dict[str, Any]:
-        return dict(self.cfg)
-
-    def _take_settings(self, settings: Dict[str, Any]) -> None:
-        self.cfg.update(settings)
+    def _log_cache(self) -> None:
+        """Say how the cache did. `spacy train` saves after each evaluation and at the end."""
+        now = self.cache
+        if now.hits + now.file_hits + now.misses:
+            util.logger.info(
+                "Cache of '%s': %d hits, %d of them in the file, %d misses, %.1f MiB in memory",
+                self.name,
+                now.hits + now.file_hits,
+                now.file_hits,
+                now.misses,
+                now.n_bytes / 2**20,
+            )
 
 
 def _state(listener: Model) -> ListenerState:

@@ -37,7 +37,7 @@ def make_elmo(
     nlp: Language,
     name: str,
     model: EncoderT,
-    weights: Optional[str],
+    weights: Union[str, List[str], None],
     trainable: bool,
     mix: Union[str, List[float]],
     store: str,

@@ -8,16 +8,11 @@ from ..layers.types import LayersT
 class PendingUpdate:
     """A batch whose gradients are still coming in; empty if nothing was given.
 
-    layers (Optional[LayersT]): What the listeners got.
     backprop (Optional[Callable]): Takes the summed gradients.
     """
 
-    def __init__(
-        self,
-        layers: Optional[LayersT] = None,
-        backprop: Optional[Callable[[LayersT], Any]] = None,
-    ) -> None:
-        self._layers, self._backprop = layers, backprop
+    def __init__(self, backprop: Optional[Callable[[LayersT], Any]] = None) -> None:
+        self._backprop = backprop
         self._sums: Optional[List[Any]] = None
 
     def add(self, gradients: LayersT) -> None:
@@ -36,7 +31,7 @@ class PendingUpdate:
         if self._sums is None:
             return
         sums, backprop = self._sums, self._backprop
-        self._layers = self._sums = self._backprop = None
+        self._sums = self._backprop = None
         if backprop is not None:
             backprop(sums)
 

@@ -64,4 +64,4 @@ def test_precisions_that_cannot_be_computed_are_refused():
     from spacy_elmo.errors import ElmoError
 
     with pytest.raises(ElmoError, match="ELMO-E104"):
-        build_elmo_encoder_v1(precision="int8")
+        build_elmo_encoder_v1(precision="int3")

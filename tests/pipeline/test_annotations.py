@@ -85,11 +85,57 @@ def test_own_mix(make_nlp):
 
 
 def test_retokenised_docs_raise(make_nlp):
-    doc = make_nlp()(TEXT)
+    nlp = make_nlp()
+    doc = nlp(TEXT)
     with doc.retokenize() as retokenizer:
         retokenizer.merge(doc[0:2])
+    for read in (lambda: doc._.elmo, lambda: doc._.elmo_layers, lambda: doc[1]._.elmo):
+        with pytest.raises(ElmoError, match="ELMO-E102"):
+            read()
+    assert nlp.get_pipe("elmo")(doc)._.elmo.shape == (len(doc), 16)
+
+
+def test_split_tokens_raise(make_nlp):
+    doc = make_nlp()("LosAngeles is big")
+    with doc.retokenize() as retokenizer:
+        retokenizer.split(doc[0], ["Los", "Angeles"], heads=[(doc[0], 1), doc[1]])
     with pytest.raises(ElmoError, match="ELMO-E102"):
-        doc._.elmo  # noqa: B018
+        doc[0:2]._.elmo  # noqa: B018
+
+
+def test_long_doc(make_nlp):
+    """50,000 tokens; the rows are those of the sentences alone."""
+    nlp = make_nlp(cache_mb=0)
+    words = [f"word{i % 50}" if i % 25 else "." for i in range(1, 50_001)]
+    doc = nlp(Doc(nlp.vocab, words=words))
+    assert doc._.elmo_layers.shape == (3, 50_000, 16) and np.isfinite(doc._.elmo).all()
+    alone = nlp(Doc(nlp.vocab, words=words[40_000:40_025]))
+    np.testing.assert_allclose(doc[40_000:40_025]._.elmo, alone._.elmo, atol=1e-5)
+
+
+def test_doc_cleaner_frees_the_memory(make_nlp):
+    nlp = make_nlp()
+    nlp.add_pipe("doc_cleaner", config={"attrs": {"_.elmo_layers": None}})
+    doc = nlp(TEXT)
+    assert doc._.elmo_layers is None and not doc.user_data
+    with pytest.raises(ElmoError, match="ELMO-E116"):
+        doc._.elmo_layers = np.zeros((3, len(doc), 16))
+
+
+def test_copies_have_vectors_of_their_own(make_nlp):
+    doc = make_nlp()(TEXT)
+    copy = doc.copy()
+    copy._.elmo_layers[:] = 0
+    assert doc._.elmo.any() and not copy._.elmo.any()
+
+
+def test_arrays_belong_to_the_doc(make_nlp):
+    """What a user writes into them reaches neither the cache nor other docs."""
+    nlp = make_nlp()
+    first, expected = nlp(TEXT), nlp(TEXT)._.elmo_layers.copy()
+    assert first._.elmo_layers.flags.c_contiguous and first._.elmo.flags.c_contiguous
+    first._.elmo_layers[:] = 0
+    np.testing.assert_array_equal(nlp(TEXT)._.elmo_layers, expected)
 
 
 def test_hooks(make_nlp):

@@ -84,10 +84,3 @@ def test_training_goes_on_after_loading(trained, tmp_path):
     for _ in range(2):
         nlp.update(examples(nlp), sgd=optimizer)
     assert (mixes(nlp, "ner")[0].get_param("w") != before).any()
-
-
-def test_several_processes_by_fork(trained):
-    expected = outputs(trained)
-    docs = list(trained.pipe(TEXTS, n_process=2))
-    assert [([t.tag_ for t in d], [str(e) for e in d.ents]) for d in docs] == expected
-    assert docs[0]._.elmo.shape == (4, 16)

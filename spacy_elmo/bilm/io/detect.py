@@ -17,6 +17,8 @@ _EXPECTED = (
     f"(bilm-tf, AllenNLP), {many_langs.TOKEN_NAME} with {many_langs.ENCODER_NAME} "
     "(ELMoForManyLangs), or a zip of one of these"
 )
+#: Where a component of a saved spaCy pipeline has its model, below the component's folder.
+COMPONENT_FOLDER = "weights"
 _HDF5_SUFFIXES = (".hdf5", ".h5")
 
 
@@ -42,10 +44,11 @@ def builtin_models() -> List[str]:
 def locate(path: Union[str, Path], weights: Union[str, Path, None] = None) -> Location:
     """Find the files of a model and recognise the format.
 
-    :param path: Name of a built-in model (as ``str``), folder, zip, or one of the files.
+    :param path: Name of a built-in model (as ``str``), folder, zip, or one of the files; also a
+        saved spaCy pipeline with one component that has a model.
     :param weights: The hdf5 file, if ``path`` is an options file.
     :raises ElmoError: E020 if there is nothing at the path, E021 if it is no model, E022 if it
-        is not clear which files are meant.
+        is not clear which files are meant, E119 if it is a pipeline with several models.
     """
     if isinstance(path, str) and weights is None and path in builtin_models():
         return Location("native", BUILTIN_FOLDER / path)
@@ -79,6 +82,11 @@ def recognise(names: Collection[str]) -> Optional[str]:
 def _in_folder(folder: Path) -> Location:
     names = _names(folder)
     found = recognise(names)
+    if found is None and (inside := _in_pipeline(folder)):
+        if len(inside) > 1:
+            shown = ", ".join(str(path.relative_to(folder)) for path in inside)
+            raise ElmoError(Errors.E119.format(path=folder, found=shown))
+        return _in_folder(inside[0])
     if found is None:
         shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
         raise ElmoError(
@@ -89,6 +97,12 @@ def _in_folder(folder: Path) -> Location:
     if found == "bilm":
         return Location("bilm", *(_pick(folder, names, what) for what in ("options", "weights")))
     return Location(found, folder)
+
+
+def _in_pipeline(folder: Path) -> List[Path]:
+    """Model folders in a saved spaCy pipeline, or in the one of a component of it."""
+    found = [*folder.glob(f"*/{COMPONENT_FOLDER}"), folder / COMPONENT_FOLDER]
+    return sorted(path for path in found if path.is_dir() and recognise(_names(path)) == "native")
 
 
 def _by_file(path: Path) -> Location:
