@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from ..errors import ElmoError, Errors
 from .char_cnn import CharCNN, chunk_words
-from .char_cnn_inference import CharCNNInference
 from .characters import (
     PAD_CHARACTER,
     ByteCharacters,
@@ -23,8 +22,8 @@ from .characters import (
 )
 from .config import BiLMConfig
 from .engine import Engine
+from .inference import make_engine
 from .io import ModelFiles, read_model, write_model
-from .io.paging import page_out
 from .kernels import check_precision
 from .lm import Softmax
 from .lstm import LSTMState, LSTMWeights, run_layer
@@ -231,7 +230,7 @@ class BiLM(nn.Module):
         if weights != self._engines_of:
             self._engines, self._engines_of = {}, weights
         if key not in self._engines:
-            self._engines[key] = self._make_engine(precision, plain)
+            self._engines[key] = make_engine(self, precision, plain)
         return self._engines[key]
 
     @property
@@ -240,19 +239,6 @@ class BiLM(nn.Module):
         p = self.token_encoder.char_embedding
         on_cpu = p.dtype == torch.float32 and p.device.type == "cpu"
         return on_cpu and self.config.initial_state != "carry"
-
-    def _make_engine(self, precision: str, plain: bool) -> Engine:
-        encoder = CharCNNInference(
-            self.token_encoder, self.config.char_cnn, self.characters, self.pad, precision, plain
-        )
-        start: InitialStates = zero_states(self.config.lstm.n_layers)
-        if self.config.initial_state == "primed":
-            start = repeat_states(self._primed_states(), 1)
-        weights = [[layer.weights for layer in direction] for direction in self.directions]
-        engine = Engine(encoder, weights, self.config.lstm, start, precision, plain=plain)
-        # What was laid out anew is not read again from where it was.
-        page_out(self)
-        return engine
 
     def _embed_plain(
         self, sentences: Sequence[Sequence[str]], batch_tokens: int, boundaries: bool
@@ -395,14 +381,14 @@ class BiLM(nn.Module):
         if self.config.initial_state == "carry":
             return self._carried.initial(packing, self.config.lstm.n_layers)
         if self.config.initial_state == "primed":
-            return repeat_states(self._primed_states(), len(packing.order))
+            return repeat_states(self.primed_states(), len(packing.order))
         return zero_states(self.config.lstm.n_layers)
 
     def _weights_key(self) -> Tuple[Tuple[int, int], ...]:
         """Changes when torch sees that a parameter was replaced or written to."""
         return tuple((id(p), 0 if p.is_inference() else p._version) for p in self.parameters())
 
-    def _primed_states(self) -> FinalStates:
+    def primed_states(self) -> FinalStates:
         """The fixed state, computed once and again only when the weights have changed."""
         weights = self._weights_key()
         if self._primed is None or weights != self._primed_with:

@@ -9,7 +9,7 @@ Memory is bounded by the tokens of a batch, and by steps of a block within it: a
 length goes through block by block, the states being handed on.
 """
 
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -143,7 +143,7 @@ class Engine:
     def __init__(
         self,
         token_encoder: CharCNNInference,
-        directions: Sequence[Sequence[LSTMWeights]],
+        directions: Sequence[Iterable[LSTMWeights]],
         config: LSTMConfig,
         start: StartStates,
         precision: str = "float32",

@@ -18,6 +18,10 @@ import numpy as np
 
 from ..errors import ElmoError, Errors
 
+#: Bytes that are kept as long as nothing is trained: texts that are processed once do not come
+#: again, and memory should not grow with their number.
+PREDICTION_BYTES = 16 << 20
+
 
 class CacheStatistics(NamedTuple):
     """What a cache did so far.
@@ -39,7 +43,8 @@ class CacheStatistics(NamedTuple):
 class SentenceCache:
     """Layers of sentences, layer 0 once (it is the same vector twice).
 
-    max_bytes (int): Bytes of vectors in memory at most; 0 turns the cache off.
+    max_bytes (int): Bytes of vectors in memory at most; 0 turns the cache off. Only
+        `PREDICTION_BYTES` of them are used before `train` is called.
     path (Optional[Path]): File behind the memory, None for none.
     fingerprint (str): Identifies weights and precision; entries of others are not found.
     """
@@ -51,6 +56,7 @@ class SentenceCache:
         fingerprint: str = "",
     ) -> None:
         self.max_bytes = max_bytes
+        self._limit = min(max_bytes, PREDICTION_BYTES)
         self.path = None if path is None else str(path)
         self.fingerprint = fingerprint
         self._entries: "OrderedDict[bytes, np.ndarray]" = OrderedDict()
@@ -64,6 +70,10 @@ class SentenceCache:
     def enabled(self) -> bool:
         """Whether anything is kept at all."""
         return self.max_bytes > 0 or self.path is not None
+
+    def train(self) -> None:
+        """Use all of the memory that was allowed, since sentences will come again."""
+        self._limit = self.max_bytes
 
     @property
     def statistics(self) -> CacheStatistics:
@@ -101,6 +111,9 @@ class SentenceCache:
         """
         if not self.enabled:
             return
+        if self.path is None and layers.nbytes > 2 * self._limit:
+            # More than would fit when packed; not worth a copy.
+            return
         key = self._key(tokens)
         packed = _pack(layers)
         with self._guard():
@@ -120,14 +133,14 @@ class SentenceCache:
             self._bytes = 0
 
     def _keep(self, key: bytes, packed: np.ndarray) -> None:
-        if packed.nbytes > self.max_bytes:
+        if packed.nbytes > self._limit:
             return
         old = self._entries.pop(key, None)
         if old is not None:
             self._bytes -= old.nbytes
         self._entries[key] = packed
         self._bytes += packed.nbytes
-        while self._bytes > self.max_bytes:
+        while self._bytes > self._limit:
             _, dropped = self._entries.popitem(last=False)
             self._bytes -= dropped.nbytes
 

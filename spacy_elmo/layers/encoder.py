@@ -1,6 +1,6 @@
 """`spacy-elmo.ElmoEncoder.v1`: docs in, all layers of all tokens out."""
 
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, Union
 
 import numpy as np
 from spacy.tokens import Doc
@@ -13,6 +13,8 @@ from .forks import mind_fork
 from .segmenters import NAMED, SegmenterT, punct_segmenter, segmenter_name
 from .shim import BiLMShim
 from .types import EncoderT, LayersT
+
+_NOTHING = np.zeros((0, 0, 0), np.float32)
 
 
 class SegmenterAttr:
@@ -82,11 +84,7 @@ def forward(
         embedded, bp_embed = shim.begin_embed(sentences)
     else:
         embedded = shim.embed(sentences)
-    outputs: List[Any] = [
-        np.zeros((bilm.n_layers, len(doc), bilm.width), np.float32) for doc in docs
-    ]
-    for (number, indices), layers in zip(places, embedded):
-        outputs[number][:, indices] = layers
+    outputs = _by_doc(docs, places, embedded, (bilm.n_layers, bilm.width))
 
     def backprop(d_outputs: LayersT) -> List[Doc]:
         if bp_embed is not None:
@@ -95,6 +93,39 @@ def forward(
         return []
 
     return [model.ops.asarray3f(y) for y in outputs], backprop
+
+
+def _by_doc(
+    docs: Sequence[Doc],
+    places: Sequence[Tuple[int, np.ndarray]],
+    embedded: List[np.ndarray],
+    shape: Tuple[int, int],
+) -> List[Any]:
+    """Put sentences together; rows of whitespace tokens are zero.
+
+    `embedded` is emptied on the way, so that a large doc is not in memory twice.
+    """
+    n_layers, width = shape
+    outputs: List[Any] = [None] * len(docs)
+    seen: Set[int] = set()
+    for k, (number, indices) in enumerate(places):
+        layers, embedded[k] = embedded[k], _NOTHING
+        if (
+            len(indices) == len(docs[number])
+            and layers.flags.c_contiguous
+            and id(layers) not in seen
+        ):
+            # One sentence, the whole doc: its own array, unless another doc has it already.
+            outputs[number] = layers
+            seen.add(id(layers))
+            continue
+        if outputs[number] is None:
+            outputs[number] = np.zeros((n_layers, len(docs[number]), width), np.float32)
+        outputs[number][:, indices] = layers
+    for number, doc in enumerate(docs):
+        if outputs[number] is None:
+            outputs[number] = np.zeros((n_layers, len(doc), width), np.float32)
+    return outputs
 
 
 def _sentences(

@@ -43,7 +43,8 @@ class Elmo(TrainablePipe):
     mix (Union[str, List[float]]): The component's own mix: "mean", "top", or L + 1 weights.
     store (str): What stays on the docs: "layers", "vectors" or "none".
     hooks (bool): Whether `.vector` and `.similarity` come from ELMo.
-    cache_mb (float): Outputs of a frozen encoder that are kept, in MiB; 0 for none.
+    cache_mb (float): Outputs of a frozen encoder that are kept during training, in MiB; 0 for
+        none. Outside of training 16 MiB of them are used at most.
     cache_path (Optional[str]): File behind the cache, shared between runs.
     max_batch_tokens (int): Tokens that are encoded at a time.
     segmenter (SegmenterT): Cuts docs into what is encoded together.
@@ -274,6 +275,7 @@ class Elmo(TrainablePipe):
             layers, backprop = self.model.begin_update(docs)
             self._pending = PendingUpdate(backprop)
         else:
+            shim_of(self.model).cache.train()
             layers = self.model.predict(docs)
         for listener in self.listeners:
             callback = self._pending.add if self.trainable else None
