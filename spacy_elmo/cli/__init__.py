@@ -2,7 +2,19 @@
 
 from spacy.cli._util import app
 
-from . import convert, info, perplexity, pretrain  # noqa: F401  (each registers its command)
+from . import (  # noqa: F401  (each registers its command)
+    convert,
+    embed,
+    info,
+    init_config,
+    mix,
+    neighbors,
+    perplexity,
+    pretrain,
+    probe,
+    senses,
+    surprisal,
+)
 from ._app import elmo_cli
 
 __all__ = ["elmo_cli"]

@@ -1,0 +1,1 @@
+"""Looking into a biLM: neighbours, senses, probes, similarity, pictures of surprisal."""
