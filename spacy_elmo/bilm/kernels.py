@@ -100,7 +100,28 @@ class PlainFloat16(Linear):
         super().__init__(_half_range(weight).half().float(), bias)
 
 
-class PackedInt8(Linear):
+class _Int8(Linear):
+    """Scales for rows, around the product of quantised numbers that subclasses compute."""
+
+    def _product(self, x: Tensor) -> Tensor:
+        """Product with an input whose rows have a largest absolute value of 1."""
+        raise NotImplementedError
+
+    def __call__(self, x: Tensor) -> Tensor:
+        size = _row_size(x)
+        y = self._product(x / size).mul_(size)
+        return y if self._bias is None else y.add_(self._bias)
+
+    def add_to(self, total: Tensor, x: Tensor) -> None:
+        size = _row_size(x)
+        total.addcmul_(self._product(x / size), size)
+
+    def negative_into(self, out: Tensor, x: Tensor) -> None:
+        size = _row_size(x)
+        torch.mul(self._product(x / size), size.neg_(), out=out)
+
+
+class PackedInt8(_Int8):
     """Weights of 8 bits with a scale for each output, inputs of 7 bits with one for each row."""
 
     def __init__(self, weight: Tensor, bias: Optional[Tensor] = None) -> None:
@@ -120,21 +141,8 @@ class PackedInt8(Linear):
         )
         return y
 
-    def __call__(self, x: Tensor) -> Tensor:
-        size = _row_size(x)
-        y = self._product(x / size).mul_(size)
-        return y if self._bias is None else y.add_(self._bias)
 
-    def add_to(self, total: Tensor, x: Tensor) -> None:
-        size = _row_size(x)
-        total.addcmul_(self._product(x / size), size)
-
-    def negative_into(self, out: Tensor, x: Tensor) -> None:
-        size = _row_size(x)
-        torch.mul(self._product(x / size), size.neg_(), out=out)
-
-
-class PlainInt8(PackedInt8):
+class PlainInt8(_Int8):
     """The same numbers without the kernel: whole numbers, kept as float32."""
 
     def __init__(self, weight: Tensor, bias: Optional[Tensor] = None) -> None:
@@ -179,9 +187,10 @@ def pack_linear(
         if plain or weight.numel() < _PACK_FROM or not has_kernel(precision):
             return Linear(weight.t().contiguous().t(), bias)
         return PackedFloat32(weight, bias)
+    packed = not plain and has_kernel(precision)
     if precision == "float16":
-        return (PlainFloat16 if plain or not has_kernel(precision) else PackedFloat16)(weight, bias)
-    return (PlainInt8 if plain or not has_kernel(precision) else PackedInt8)(weight, bias)
+        return PackedFloat16(weight, bias) if packed else PlainFloat16(weight, bias)
+    return PackedInt8(weight, bias) if packed else PlainInt8(weight, bias)
 
 
 def check_precision(precision: str) -> None:
