@@ -169,6 +169,10 @@ class Engine:
         """Layers given for each token."""
         return self._config.n_layers + 1
 
+    def forget_words(self) -> None:
+        """Empty the cache of word vectors, which changes no result."""
+        self._words = WordCache(self._config.projection_dim, WORD_CACHE_BYTES)
+
     def embed(
         self,
         sentences: Sequence[Sequence[str]],

@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Union
 
 from ..errors import ElmoError, Errors
-from .config import ACTIVATIONS, BiLMConfig, CharCNNConfig, LSTMConfig
+from .config import ACTIVATIONS, INITIAL_STATES, BiLMConfig, CharCNNConfig, LSTMConfig
 from .fields import Fields
 
 #: `meta` key under which imported models keep the options they came with.
 SOURCE_OPTIONS = "source_options"
 SOURCE_FORMAT = "source_format"
+#: What other programs' options have no word for. They pass over it.
+OWN_SECTION = "spacy_elmo"
 #: The array always has 261 rows. Files say 261 after training and 262 (one more for masked
 #: positions) once they are meant for prediction.
 _N_CHARACTERS = (261, 262)
@@ -57,12 +59,18 @@ def config_from_options(
             skip_connections=lstm.flag("use_skip_connections", False),
             forget_bias=1.0,
         ),
-        initial_state="primed",
+        initial_state=_initial_state(fields),
         meta={SOURCE_FORMAT: "bilm", SOURCE_OPTIONS: copy.deepcopy(dict(options))},
     )
     if problems:
         raise ElmoError(Errors.E025.format(path=path, problems="; ".join(problems)))
     return config.validate()
+
+
+def _initial_state(fields: Fields) -> str:
+    if fields.values.get(OWN_SECTION) is None:
+        return "primed"
+    return fields.section(OWN_SECTION).text("initial_state", INITIAL_STATES)
 
 
 def options_from_config(config: BiLMConfig) -> Dict[str, Any]:
@@ -78,7 +86,10 @@ def options_from_config(config: BiLMConfig) -> Dict[str, Any]:
         return copy.deepcopy(dict(source))
     cnn, lstm = config.char_cnn, config.lstm
     clips = {"cell_clip": lstm.cell_clip, "proj_clip": lstm.proj_clip}
+    # Other readers pass over what they do not know, and start as their models were trained to.
+    own = {OWN_SECTION: {"initial_state": config.initial_state}}
     return {
+        **(own if config.initial_state != "primed" else {}),
         "lstm": {
             "dim": lstm.cell_dim,
             "projection_dim": lstm.projection_dim,

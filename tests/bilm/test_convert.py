@@ -1,6 +1,7 @@
 """Conversion between formats: exact there and back, for all shapes."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict
 
@@ -10,10 +11,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spacy_elmo.bilm import BiLM
 from spacy_elmo.bilm.io import convert, read_model, write_model
 from spacy_elmo.errors import ElmoError
 
 from ..util import shared
+from .models import make
 from .writers import bilm_arrays, read_hdf5, write_bilm_folder, write_many_langs_folder
 
 
@@ -143,3 +146,14 @@ def test_softmax_survives_native_to_native(tmp_path: Path) -> None:
     )
     name = "forward_lstm.0.bias"
     assert torch.equal(read.tensors[name], files.tensors[name])
+
+
+@pytest.mark.parametrize("state", ["zero", "primed"])
+def test_hdf5_keeps_the_state_that_sentences_start_in(tmp_path: Path, state: str) -> None:
+    files = make()
+    files.config = replace(files.config, initial_state=state)
+    write_model(files, tmp_path / "hdf5", format="bilm")
+    assert read_model(tmp_path / "hdf5").config.initial_state == state
+    sentence = [["été", "b"]]
+    expected = BiLM.from_files(files).embed(sentence)[0]
+    np.testing.assert_array_equal(BiLM.load(tmp_path / "hdf5").embed(sentence)[0], expected)
