@@ -125,3 +125,39 @@ def test_semantic_search(output: str, tmp_path: Path) -> None:
     assert "sunny" in weather or "storm" in weather or "Snow" in weather
     drug = output.split("What drug should I take for the pain?")[1].splitlines()[1]
     assert "medicine" in drug
+
+
+def _mixes(output: str) -> List[List[float]]:
+    """Shares of the layers on each line that has three of them."""
+    lines = [line for line in output.splitlines() if "gamma" in line]
+    return [[float(x) for x in re.findall(r"\b0\.\d{3}\b", line)[:3]] for line in lines]
+
+
+@pytest.mark.parametrize("output", ["train_ner.py"], indirect=True)
+def test_train_ner(output: str) -> None:
+    losses = [float(x) for x in re.findall(r"loss +(\S+)", output)]
+    assert losses[0] > 10 * losses[-1]
+    # Every sentence is encoded once.
+    assert "encoded 12 sentences" in output
+    assert "('Emma', 'PER')" in output and "('Prague', 'LOC')" in output
+    (shares,) = _mixes(output)
+    assert sum(shares) == pytest.approx(1.0, abs=2e-3) and len(set(shares)) > 1
+
+
+@pytest.mark.parametrize("output", ["multi_task.py"], indirect=True)
+def test_multi_task(output: str) -> None:
+    assert "listening: tagger, ner" in output and "ran 1 time" in output
+    assert "left/VERB" in output and "book/NOUN" in output and "('Laura', 'PER')" in output
+    tagger, ner = _mixes(output)
+    assert tagger != ner
+    assert sum(tagger) == pytest.approx(1.0, abs=2e-3)
+    assert sum(ner) == pytest.approx(1.0, abs=2e-3)
+
+
+@pytest.mark.parametrize("output", ["domain_adaptation.py"], indirect=True)
+def test_domain_adaptation(output: str) -> None:
+    found = re.findall(r"(before|after): perplexity (\S+), (\S+) % unknown", output)
+    (_, before, unknown), (_, after, unknown_after) = found
+    # The same vocabulary, so that they compare.
+    assert unknown == unknown_after
+    assert float(after) < float(before) / 2

@@ -145,12 +145,11 @@ class SentenceCache:
             self._bytes -= dropped.nbytes
 
     def _key(self, tokens: Sequence[str]) -> bytes:
-        # Lengths come first, so that no two token lists look alike.
+        # Number and lengths come first, so that no two token lists look alike.
         digest = hashlib.blake2b(self.fingerprint.encode(), digest_size=16)
-        for token in tokens:
-            data = token.encode("utf-8", "surrogatepass")
-            digest.update(len(data).to_bytes(4, "little"))
-            digest.update(data)
+        lengths = [len(tokens), *map(len, tokens)]
+        digest.update(np.array(lengths, "<i8").tobytes())
+        digest.update("".join(tokens).encode("utf-8", "surrogatepass"))
         return digest.digest()
 
     def _guard(self) -> threading.Lock:

@@ -3,6 +3,7 @@
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, Union
 
 import numpy as np
+from spacy.attrs import IS_SPACE
 from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.model import deserialize_attr, serialize_attr
@@ -135,11 +136,14 @@ def _sentences(
     places: List[Tuple[int, np.ndarray]] = []
     sentences: List[List[str]] = []
     for number, (doc, spans) in enumerate(zip(docs, segmenter(docs))):
+        # By columns: an attribute of one token after another takes longer than all the rest.
+        texts = [token.text for token in doc]
+        is_word = doc.to_array(IS_SPACE) == 0
         for start, stop in spans:
-            tokens = [token for token in doc[start:stop] if not token.is_space]
-            if tokens:
-                places.append((number, np.array([token.i for token in tokens])))
-                sentences.append([token.text for token in tokens])
+            indices = np.flatnonzero(is_word[start:stop]) + start
+            if len(indices):
+                places.append((number, indices))
+                sentences.append([texts[i] for i in indices.tolist()])
     return places, sentences
 
 

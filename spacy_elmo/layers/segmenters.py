@@ -7,6 +7,8 @@ the two.
 
 from typing import Callable, List, Optional, Sequence, Tuple
 
+import numpy as np
+from spacy.attrs import IS_SPACE
 from spacy.pipeline import Sentencizer
 from spacy.tokens import Doc
 
@@ -26,9 +28,8 @@ def punct_segmenter(docs: Sequence[Doc]) -> List[SpansT]:
     spans = []
     for doc, starts in zip(docs, Sentencizer().predict(docs)):
         cuts = [i for i, start in enumerate(starts) if start and i > 0]
-        cuts += [
-            t.i + 1 for t in doc if t.is_space and t.text.count("\n") > 1 and t.i + 1 < len(doc)
-        ]
+        spaces = np.flatnonzero(doc.to_array(IS_SPACE)).tolist()
+        cuts += [i + 1 for i in spaces if doc[i].text.count("\n") > 1 and i + 1 < len(doc)]
         spans.append(_between(sorted(set(cuts)), len(doc)))
     return spans
 

@@ -119,7 +119,8 @@ class BiLMShim(Shim):
         for i, found in enumerate(results):
             if found is None:
                 missing.setdefault(tuple(sentences[i]), []).append(i)
-        computed = self._compute(list(missing))
+        # In later epochs of a training nothing is missing.
+        computed = self._compute(list(missing)) if missing else []
         for (tokens, places), layers in zip(missing.items(), computed):
             self.cache.put(tokens, layers)
             for i in places:
@@ -144,14 +145,14 @@ class BiLMShim(Shim):
         with torch.enable_grad():
             flat = bilm(sentences)
         edges = np.cumsum([0, *(len(s) + 2 for s in sentences)])
-        values = flat.detach().numpy()
+        values = flat.detach().cpu().numpy()
         spans = [(a + 1, b - 1) for a, b in zip(edges, edges[1:])]
         outputs = [values[:, a:b].copy() for a, b in spans]
 
         def backprop(gradients: List[np.ndarray]) -> None:
             d_flat = torch.zeros_like(flat)
             for (a, b), gradient in zip(spans, gradients):
-                d_flat[:, a:b] = torch.from_numpy(np.ascontiguousarray(gradient))
+                d_flat[:, a:b] = torch.from_numpy(np.ascontiguousarray(gradient)).to(d_flat.device)
             flat.backward(d_flat)
 
         return outputs, backprop
@@ -175,10 +176,10 @@ class BiLMShim(Shim):
         for name, p in self._model.named_parameters():
             if p.grad is None:
                 continue
-            new, _ = optimizer(
-                (self.id, name), p.data.numpy(), p.grad.numpy(), lr_scale=self.learn_rate_factor
-            )
-            p.data = torch.from_numpy(np.ascontiguousarray(new)).view_as(p.data).clone()
+            # On the CPU, wherever the weights are: thinc's optimiser takes arrays of its own ops.
+            weight, gradient = p.data.cpu().numpy(), p.grad.cpu().numpy()
+            new, _ = optimizer((self.id, name), weight, gradient, lr_scale=self.learn_rate_factor)
+            p.data = _like(new, p.data)
             p.grad = None
             changed = True
         if changed:
@@ -195,7 +196,7 @@ class BiLMShim(Shim):
             value = params.get((self.id, name))
             if value is not None:
                 backup[name] = p.data
-                p.data = torch.from_numpy(np.asarray(value)).view_as(p.data).clone()
+                p.data = _like(value, p.data)
         if backup:
             self._weights_changed()
         try:
@@ -277,6 +278,12 @@ class BiLMShim(Shim):
             files.tensors = {name: t.clone() for name, t in files.tensors.items()}
         self.set_bilm(BiLM.from_files(files))
         return self
+
+
+def _like(values: Any, tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of these values, of the shape and on the device of another."""
+    array = np.ascontiguousarray(values)
+    return torch.from_numpy(array).view_as(tensor).to(tensor.device, copy=True)
 
 
 def _is_narrow(files: ModelFiles) -> bool:
