@@ -27,6 +27,8 @@ from .word_cache import WordCache
 #: Rows whose gates are computed together: enough for an efficient product, few enough for the
 #: result to stay in the cache of the processor until the steps have used it.
 BLOCK_ROWS = 512
+#: Operations in a step of one direction below which two threads are slower than one.
+SHARE_FROM_FLOPS = 3e6
 #: Word vectors that are kept.
 WORD_CACHE_BYTES = 16 << 20
 #: States at the start, by direction, then by layer; one row. None stands for zeros.
@@ -217,8 +219,15 @@ class Engine:
         run_both(
             lambda: self._run(0, vectors, forward, packing, output[:, :, 0]),
             lambda: self._run(1, vectors, backward, packing, output[:, :, 1]),
+            at_once=self._is_worth_sharing(packing),
         )
         return output.view(self.n_layers, n, 2 * p).numpy()
+
+    def _is_worth_sharing(self, packing: Packing) -> bool:
+        """Whether steps are long enough for two threads not to wait for the interpreter."""
+        rows = sum(packing.batch_sizes) / len(packing.batch_sizes)
+        c, p = self._config.cell_dim, self._config.projection_dim
+        return 10.0 * c * p * rows > SHARE_FROM_FLOPS
 
     def _word_vectors(self, words: List[str]) -> Tensor:
         """Vectors of the two boundaries and then of distinct words."""

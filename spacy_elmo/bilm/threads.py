@@ -62,14 +62,17 @@ def shared_threads() -> Iterator[None]:
             torch.set_num_threads(before)
 
 
-def run_both(first: Callable[[], A], second: Callable[[], B]) -> Tuple[A, B]:
+def run_both(
+    first: Callable[[], A], second: Callable[[], B], *, at_once: bool = True
+) -> Tuple[A, B]:
     """Run two functions at the same time; only inside of `shared_threads`.
 
-    The first runs in the caller's thread. With one thread they run one after the other.
+    The first runs in the caller's thread. With one thread, or if they are too short for two to
+    pay (`at_once`), they run one after the other.
     """
     global _pool
     each = _each.get()
-    if not each:
+    if not (each and at_once):
         return first(), second()
     with _lock:
         if _pool is None:
