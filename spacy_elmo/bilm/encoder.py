@@ -367,6 +367,11 @@ class BiLM(nn.Module):
         self._engines = {}
         self._carried.clear()
 
+    def forget_words(self) -> None:
+        """Empty the engines' caches of word vectors; the weights stay laid out."""
+        for engine in self._engines.values():
+            engine.forget_words()
+
     def __getstate__(self) -> Dict[str, Any]:
         # For copies and pickles: weights laid out for this process are no part of the model.
         return {**self.__dict__, "_engines": {}, "_engines_of": ()}

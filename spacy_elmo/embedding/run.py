@@ -189,9 +189,10 @@ class _Job:
     def _embed(self, journal: Journal, plan: Plan, progress: Progress) -> None:
         options = self.options
         part = Part(not options.forget_sentences)
-        # The engine keeps words of earlier batches, whose last bits depend on the batch they were
-        # in. A part that begins without them is the same whatever was done before it.
-        self.bilm.reset_states()
+        # The engine keeps words of earlier batches, whose last bits may depend on the batch that
+        # they were in (they do not with the usual libraries, but nobody promises it). A part that
+        # begins without them is the same whatever was done before it.
+        self.bilm.forget_words()
         # Duplicates are common in corpora of short lines, and encoded once in a part.
         known: Dict[Hashable, np.ndarray] = {}
         batch: List[Item] = []
@@ -214,7 +215,7 @@ class _Job:
                 flush()
             if full:
                 part = part.write(journal)
-                self.bilm.reset_states()
+                self.bilm.forget_words()
                 known.clear()
                 pending = 0
         flush()

@@ -15,11 +15,6 @@ from spacy_elmo.bilm import BiLM
 
 from ..util import ROOT
 
-SENTENCES = (
-    "Ann/B-person Lee/I-person lives/O in/O Rome/B-location ./O",
-    "Rome/B-location is/O old/O ./O",
-    "I/O met/O Ann/B-person ./O",
-)
 MODEL = {
     "@architectures": "spacy.TransitionBasedParser.v2",
     "state_type": "ner",
@@ -37,16 +32,6 @@ def precision(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     import precision
 
     return precision
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    folder = tmp_path / "data" / "ner_wnut17"
-    folder.mkdir(parents=True)
-    columns = "\n\n".join(s.replace(" ", "\n").replace("/", "\t") for s in SENTENCES)
-    for part in ("train", "dev", "test"):
-        (folder / f"{part}.iob").write_text(columns + "\n", encoding="utf-8")
-    return folder.parent
 
 
 def call(precision: ModuleType, monkeypatch: pytest.MonkeyPatch, *words: object) -> None:

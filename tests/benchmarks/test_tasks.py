@@ -9,13 +9,6 @@ import pytest
 
 from ..util import ROOT
 
-SENTENCES = (
-    "Ann/B-person Lee/I-person lives/O in/O Rome/B-location ./O",
-    "Rome/B-location is/O old/O ./O",
-    "I/O met/O Ann/B-person ./O",
-    "We/O went/O home/O ./O",
-)
-
 
 @pytest.fixture
 def tasks(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
@@ -23,16 +16,6 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     import tasks
 
     return tasks
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    folder = tmp_path / "data" / "ner_wnut17"
-    folder.mkdir(parents=True)
-    columns = "\n\n".join(s.replace(" ", "\n").replace("/", "\t") for s in SENTENCES)
-    for part in ("train", "dev", "test"):
-        (folder / f"{part}.iob").write_text(columns + "\n", encoding="utf-8")
-    return folder.parent
 
 
 def call(tasks: ModuleType, monkeypatch: pytest.MonkeyPatch, words: List[str]) -> None:

@@ -15,25 +15,11 @@ from spacy_elmo.bilm.config import PRESETS
 from spacy_elmo.bilm.io import write_model
 from spacy_elmo.bilm.scoring import perplexity
 from spacy_elmo.training.checkpoint import load_checkpoint
-from spacy_elmo.training.pretrain import build_model, pretrain
+from spacy_elmo.training.pretrain import build_model
 
 from ..bilm.writers import write_many_langs_folder
 from . import tiny
-
-TEXT = tiny.sentences(200)
-HELD = tiny.sentences(25, seed=7)
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    tiny.write_text(tmp_path / "held.txt", HELD)
-    return tiny.write_text(tmp_path / "in.txt", TEXT)
-
-
-def train(source: Path, output: Path, config: Any = None, **options: Any) -> Path:
-    options = {"heldout": [source.parent / "held.txt"], "threads": 1, **options}
-    pretrain([source], output, config or tiny.config(), **options)
-    return output
+from .conftest import HELD, TEXT, train
 
 
 def hashes(folder: Path) -> Dict[str, str]:

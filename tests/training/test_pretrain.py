@@ -17,21 +17,7 @@ from spacy_elmo.training.pretrain import pretrain
 from spacy_elmo.training.vocabulary import Vocabulary
 
 from . import tiny
-
-TEXT = tiny.sentences(200)
-HELD = tiny.sentences(25, seed=7)
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    tiny.write_text(tmp_path / "held.txt", HELD)
-    return tiny.write_text(tmp_path / "in.txt", TEXT)
-
-
-def train(source: Path, output: Path, config: Any = None, **options: Any) -> Path:
-    options = {"heldout": [source.parent / "held.txt"], "threads": 1, **options}
-    pretrain([source], output, config or tiny.config(), **options)
-    return output
+from .conftest import TEXT, train
 
 
 def test_what_a_run_leaves(source: Path, tmp_path: Path) -> None:
