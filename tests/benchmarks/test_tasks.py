@@ -8,6 +8,7 @@ from typing import List
 import pytest
 
 from ..util import ROOT
+from .conftest import SENTENCES, write_wnut
 
 
 @pytest.fixture
@@ -16,6 +17,12 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     import tasks
 
     return tasks
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    # One sentence without entities, since the benchmark leaves some of those out.
+    return write_wnut(tmp_path, (*SENTENCES, "We/O went/O home/O ./O"))
 
 
 def call(tasks: ModuleType, monkeypatch: pytest.MonkeyPatch, words: List[str]) -> None:
