@@ -22,6 +22,8 @@ from spacy.training import Corpus
 from spacy.training.initialize import init_nlp
 from spacy.training.loop import train
 
+from spacy_elmo.pipeline.mixes import pipeline_mixes
+
 #: Above what the largest of the sets takes: about 2.6 kB a token of a model 256 wide.
 CACHE_MB = 4096.0
 SPEED_ROUNDS = 3
@@ -93,7 +95,7 @@ def train_and_score(settings: Dict[str, Any]) -> Dict[str, Any]:
         "train_cpu_seconds": cpu,
         "peak_bytes": peak,
         "words_per_second": _speed(best, settings["data"]["test"]),
-        "mix": _mix(best),
+        "mix": [[*mix.weights, mix.gamma] for mix in pipeline_mixes(best)],
         "cache_misses": cache.misses if cache else None,
         "cache_bytes": cache.n_bytes if cache else None,
     }
@@ -116,18 +118,6 @@ def _speed(nlp: Language, path: str) -> float:
             pass
         rates.append(sum(map(len, docs)) / (time.perf_counter() - start))
     return statistics.median(rates[1:])
-
-
-def _mix(nlp: Language) -> List[List[float]]:
-    """Shares of the layers, and gamma, of each listener."""
-    found = []
-    for _, component in nlp.pipeline:
-        for node in component.model.walk() if hasattr(component, "model") else ():
-            if node.name == "elmo_scalar_mix":
-                w = node.get_param("w")
-                shares = node.ops.softmax(w[None])[0]
-                found.append([float(x) for x in [*shares, *node.get_param("gamma")]])
-    return found
 
 
 def main() -> None:

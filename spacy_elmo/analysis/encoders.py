@@ -94,10 +94,13 @@ def _of_pipeline(name: Union[str, Path]) -> Encoder:
 
 def _scalar_mix(model: Any, listeners: Sequence[Any]) -> Optional[Any]:
     """The scalar mix of a component's model that stands behind one of the listeners."""
+    from ..layers.listener import JOIN_NAME
+    from ..layers.scalar_mix import MIX_NAME
+
     for node in model.walk():
-        if node.name == "elmo_tok2vec" and any(node.layers[0] is m for m in listeners):
+        if node.name == JOIN_NAME and any(node.layers[0] is m for m in listeners):
             for inner in node.walk():
-                if inner.name == "elmo_scalar_mix" and inner.has_param("w"):
+                if inner.name == MIX_NAME and inner.has_param("w"):
                     return inner
     return None
 

@@ -9,9 +9,6 @@ from .selection import Selection
 if TYPE_CHECKING:
     from ..bilm import BiLM
 
-#: The node of `spacy-elmo.ConcatEmbed.v1`, which may join ELMo to the encoder's output as well.
-CONCAT_NAME = "elmo_concat_embed"
-
 
 def learned_mix(spec: str) -> Tuple[Selection, "BiLM"]:
     """Read the mix of a component.
@@ -58,16 +55,17 @@ def _split(spec: str) -> Tuple[str, Optional[str]]:
 
 def _mixes(nlp: Any) -> Dict[str, Any]:
     """The scalar mix of each component that has one; the one at its input if it has two."""
+    from thinc.api import Model
+
+    from ..layers.concat import find_mixes
+
     found: Dict[str, Any] = {}
     for name, pipe in nlp.pipeline:
-        model: Any = getattr(pipe, "model", None)
-        nodes = list(model.walk()) if hasattr(model, "walk") else []
-        outputs = [node.maybe_get_ref("output") for node in nodes if node.name == CONCAT_NAME]
-        behind = {id(part) for node in outputs if node is not None for part in node.walk()}
-        mixes = [n for n in nodes if n.name == "elmo_scalar_mix" and n.has_param("w")]
-        mixes.sort(key=lambda node: id(node) in behind)
+        model = getattr(pipe, "model", None)
+        mixes = find_mixes(model) if isinstance(model, Model) else []
         if mixes:
-            found[name] = mixes[0]
+            # "input" comes before "output".
+            found[name] = min(mixes, key=lambda mix: mix[0])[1]
     return found
 
 

@@ -9,8 +9,11 @@ from thinc.api import Model
 
 from ..errors import ElmoError, Errors
 from .listener import INFER_WIDTH, forward_mixes
-from .types import Tok2VecT, VectorsT
+from .scalar_mix import MIX_NAME
+from .types import MixT, Tok2VecT, VectorsT
 
+#: Name of the node.
+CONCAT_NAME = "elmo_concat_embed"
 #: Parts whose vectors are joined at the input, in this order.
 _INPUTS = ("elmo", "embed", "static_vectors")
 _PARTS = (*_INPUTS, "encode", "output")
@@ -25,7 +28,7 @@ def concat_embed(parts: Dict[str, Optional[Model]]) -> Tok2VecT:
     """
     given = [part for part in (parts[name] for name in _PARTS) if part is not None]
     model: Tok2VecT = Model(
-        "elmo_concat_embed",
+        CONCAT_NAME,
         _forward,
         init=_init,
         dims={"nO": None},
@@ -43,6 +46,21 @@ def infer_width(model: Tok2VecT) -> None:
     widths = [part.maybe_get_dim("nO") for part in (encode, output) if part is not None]
     if model.has_dim("nO") is None and None not in widths:
         model.set_dim("nO", sum(width for width in widths if width is not None))
+
+
+def find_mixes(model: Model) -> List[Tuple[str, MixT]]:
+    """The initialised scalar mixes in a model, each with "input" or "output".
+
+    "output" is the mix that is joined to what an encoder gives; all others are at its input.
+    """
+    nodes = list(model.walk())
+    outputs = [node.maybe_get_ref("output") for node in nodes if node.name == CONCAT_NAME]
+    at_output = {id(part) for node in outputs if node is not None for part in node.walk()}
+    return [
+        ("output" if id(node) in at_output else "input", node)
+        for node in nodes
+        if node.name == MIX_NAME and node.has_param("w")
+    ]
 
 
 def _inputs(model: Tok2VecT) -> List[Model]:

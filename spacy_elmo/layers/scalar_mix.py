@@ -17,6 +17,10 @@ from .types import LayersT, MixT, VectorsT
 EPSILON = 1e-8
 
 
+#: Name of the node.
+MIX_NAME = "elmo_scalar_mix"
+
+
 def build_scalar_mix_v1(
     n_layers: Optional[int] = None,
     init_weights: Optional[List[float]] = None,
@@ -44,7 +48,7 @@ def build_scalar_mix_v1(
             Errors.E004.format(found=init_weights, n=len(init_weights), n_layers=n_layers)
         )
     model: MixT = Model(
-        "elmo_scalar_mix",
+        MIX_NAME,
         forward,
         init=init,
         dims={"nL": n_layers, "nO": None},

@@ -1,15 +1,13 @@
 """The scalar mixes of a pipeline as numbers: what each task takes from which layer."""
 
-from typing import Any, Dict, Iterator, List, NamedTuple
+from typing import Any, Dict, List, NamedTuple
 
 import numpy as np
 from spacy.language import Language
 from thinc.api import Model
 
+from ..layers.concat import find_mixes
 from ..layers.scalar_mix import shares
-
-#: The node that `spacy-elmo.ConcatEmbed.v1` builds.
-CONCAT_NAME = "elmo_concat_embed"
 
 
 class Mix(NamedTuple):
@@ -48,16 +46,8 @@ def pipeline_mixes(nlp: Language) -> List[Mix]:
     for name, component in nlp.components:
         model = getattr(component, "model", None)
         if isinstance(model, Model):
-            found.extend(_mixes_of(name, model))
+            found.extend(_mix(name, position, node) for position, node in find_mixes(model))
     return found
-
-
-def _mixes_of(name: str, model: Model) -> Iterator[Mix]:
-    outputs = [node.maybe_get_ref("output") for node in model.walk() if node.name == CONCAT_NAME]
-    at_output = [id(part) for node in outputs if node is not None for part in node.walk()]
-    for node in model.walk():
-        if node.name == "elmo_scalar_mix" and node.has_param("w"):
-            yield _mix(name, "output" if id(node) in at_output else "input", node)
 
 
 def _mix(name: str, position: str, node: Model) -> Mix:
