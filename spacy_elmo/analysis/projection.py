@@ -5,6 +5,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
+from ..bilm.io.atomic import replace_file
 from ..errors import ElmoError, Errors
 
 #: Palette of Okabe and Ito (2008), told apart with every kind of colour vision; the markers
@@ -131,13 +132,5 @@ def draw_panels(panels: Sequence[Panel], output: Union[str, Path], title: str = 
             )
     if title:
         figure.suptitle(title, fontsize=11)
-    temporary = output.with_name(output.name + ".tmp")
-    try:
+    with replace_file(output) as temporary:
         figure.savefig(temporary, format=format)
-        temporary.replace(output)
-    except OSError as err:
-        problem = err.strerror or err
-        raise ElmoError(Errors.E039.format(path=output, problem=problem)) from err
-    finally:
-        if temporary.exists():
-            temporary.unlink()

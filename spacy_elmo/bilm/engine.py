@@ -21,6 +21,7 @@ from .kernels import Linear, check_precision, pack_linear
 from .lstm import LSTMState, LSTMWeights
 from .packing import Packing, pack
 from .sentences import batches_by_length
+from .steps import Steps, compiled
 from .threads import run_both, shared_threads
 from .word_cache import WordCache
 
@@ -36,23 +37,18 @@ StartStates = Sequence[Sequence[Optional[LSTMState]]]
 
 
 class _Layer:
-    """One layer of one direction with its weights laid out.
-
-    The state is kept as twice the cell, and the candidate's rows are doubled, since
-    ``tanh(x) = 2·sigmoid(2x) − 1`` and sigmoid is several times faster than tanh.
-    """
+    """One layer of one direction with its weights laid out; doubled as `Steps` wants them."""
 
     def __init__(
         self, weights: LSTMWeights, config: LSTMConfig, precision: str, plain: bool
     ) -> None:
-        self.config = config
-        c = config.cell_dim
+        c = self._cell_dim = config.cell_dim
         bias = weights.bias.detach().clone()
         bias[c : 2 * c] += config.forget_bias
         bias[3 * c :] *= 2.0
-        recurrent = weights.recurrent_weight.detach().clone()
-        recurrent[3 * c :] *= 2.0
-        self._recurrent = pack_linear(recurrent, None, precision, plain=plain)
+        doubled = weights.recurrent_weight.detach().clone()
+        doubled[3 * c :] *= 2.0
+        recurrent = pack_linear(doubled, None, precision, plain=plain)
         self._scale_candidate = precision == "float32"
         if self._scale_candidate:
             # Products of many rows gain nothing from another layout, so the weights are used
@@ -63,13 +59,15 @@ class _Layer:
             doubled = weights.input_weight.detach().clone()
             doubled[3 * c :] *= 2.0
             self._input = pack_linear(doubled, bias, precision, plain=plain)
-        self._projection: Optional[Linear] = None
+        projection: Optional[Linear] = None
         if weights.projection_weight is not None:
-            projection = weights.projection_weight.detach()
+            weight = weights.projection_weight.detach()
             if precision == "float32":
-                self._projection = Linear(projection)
+                projection = Linear(weight)
             else:
-                self._projection = pack_linear(projection, None, precision, plain=plain)
+                projection = pack_linear(weight, None, precision, plain=plain)
+        steps = Steps(recurrent, projection, config.cell_clip, config.proj_clip)
+        self._steps, self.is_compiled = compiled(steps, plain=plain)
 
     def run(self, x: Tensor, sizes: Sequence[int], state: LSTMState) -> Tuple[Tensor, LSTMState]:
         """Some steps of a packed batch.
@@ -80,39 +78,10 @@ class _Layer:
             tensors are overwritten. *Shapes:* ``(n, P)``, ``(n, C)`` with ``n >= sizes[0]``
         :returns: Output, *Shape:* ``(Σ sizes, P)``, and the state after the last step.
         """
-        c = self.config.cell_dim
-        cell_clip, proj_clip = self.config.cell_clip, self.config.proj_clip
         gates = self._input(x)
         if self._scale_candidate:
-            gates[:, 3 * c :].mul_(2.0)
-        output = x.new_empty(x.shape[0], self.config.projection_dim)
-        squashed = x.new_empty(sizes[0], c)
-        h, doubled = state
-        start = 0
-        for size in sizes:
-            stop = start + size
-            g = gates[start:stop]
-            if size < h.shape[0]:
-                h, doubled = h[:size], doubled[:size]
-            self._recurrent.add_to(g, h)
-            g.sigmoid_()
-            i, f, o, j = g.split(c, dim=1)
-            # 2c' = f·2c + 4·i·s − 2·i with the candidate 2s − 1.
-            doubled.mul_(f).addcmul_(i, j, value=4.0).sub_(i, alpha=2.0)
-            if cell_clip is not None:
-                doubled.clamp_(-2.0 * cell_clip, 2.0 * cell_clip)
-            m = squashed[:size]
-            torch.sigmoid(doubled, out=m)
-            # o − 2·o·sigmoid(2c) = −o·tanh(c), in one pass.
-            torch.addcmul(o, o, m, value=-2.0, out=m)
-            h = output[start:stop]
-            if self._projection is None:
-                torch.neg(m, out=h)
-            else:
-                self._projection.negative_into(h, m)
-            if proj_clip is not None:
-                h.clamp_(-proj_clip, proj_clip)
-            start = stop
+            gates[:, 3 * self._cell_dim :].mul_(2.0)
+        output, h, doubled = self._steps(gates, list(sizes), *state)
         return output, LSTMState(h, doubled)
 
 
@@ -224,7 +193,9 @@ class Engine:
         return output.view(self.n_layers, n, 2 * p).numpy()
 
     def _is_worth_sharing(self, packing: Packing) -> bool:
-        """Whether steps are long enough for two threads not to wait for the interpreter."""
+        """Whether two threads would not wait for the interpreter, or for short steps only."""
+        if all(layer.is_compiled for direction in self._directions for layer in direction):
+            return True
         rows = sum(packing.batch_sizes) / len(packing.batch_sizes)
         c, p = self._config.cell_dim, self._config.projection_dim
         return 10.0 * c * p * rows > SHARE_FROM_FLOPS

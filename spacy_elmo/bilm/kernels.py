@@ -8,6 +8,8 @@ same numbers (to rounding) but saves neither time nor memory.
 In every precision the result for a row depends on that row alone. That is why ``int8`` does not
 use PyTorch's own dynamic quantisation, whose scale is shared by all rows of a batch: here each
 row is divided by its largest absolute value, quantised with a fixed scale, and multiplied back.
+
+The classes are written so that TorchScript can compile them (`steps`).
 """
 
 import warnings
@@ -15,7 +17,7 @@ from functools import lru_cache
 from typing import Any, List, Optional
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..errors import ElmoError, Errors
 
@@ -30,26 +32,32 @@ _WEIGHT_STEPS = 127
 _INPUT_ZERO = 64
 
 
-class Linear:
-    """A map ``x·Wᵀ + b`` in float32.
+class Linear(nn.Module):
+    """A map ``x·Wᵀ + b`` in float32. Tensors are plain attributes, so it has no parameters.
 
     :param weight: *Shape:* ``(n_out, n_in)``
     :param bias: *Shape:* ``(n_out,)``
     """
 
+    _bias: Optional[Tensor]
+
     def __init__(self, weight: Tensor, bias: Optional[Tensor] = None) -> None:
+        super().__init__()
         self._weight, self._bias = weight.t(), bias
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """Apply the map. *Shape:* ``(n, n_in)`` to ``(n, n_out)``, a tensor of its own."""
-        if self._bias is None:
+        bias = self._bias
+        if bias is None:
             return x @ self._weight
-        return torch.addmm(self._bias, x, self._weight)
+        return torch.addmm(bias, x, self._weight)
 
+    @torch.jit.export
     def add_to(self, total: Tensor, x: Tensor) -> None:
         """Add ``x·Wᵀ``, without the bias, to `total` in place."""
         total.addmm_(x, self._weight)
 
+    @torch.jit.export
     def negative_into(self, out: Tensor, x: Tensor) -> None:
         """Write ``-x·Wᵀ``, without the bias, to `out`."""
         torch.addmm(out, x, self._weight, beta=0, alpha=-1, out=out)
@@ -59,11 +67,12 @@ class PackedFloat32(Linear):
     """float32 in oneDNN's blocked layout; for products of few rows with a large matrix."""
 
     def __init__(self, weight: Tensor, bias: Optional[Tensor] = None) -> None:
+        nn.Module.__init__(self)
         # The layout is chosen for this many rows; it serves other numbers nearly as well.
         self._packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), 64)
         self._bias = bias
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._packed, self._bias, "none", [], "")
         return y
 
@@ -79,16 +88,20 @@ class PackedFloat16(Linear):
     """Weights in float16, sums in float32 (FBGEMM); relative error of a weight 2⁻¹¹."""
 
     def __init__(self, weight: Tensor, bias: Optional[Tensor] = None) -> None:
+        nn.Module.__init__(self)
         self._packed = torch.ops.quantized.linear_prepack_fp16(weight.contiguous(), None)
         self._bias = bias
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         y: Tensor = torch.ops.quantized.linear_dynamic_fp16(x, self._packed)
-        return y if self._bias is None else y.add_(self._bias)
+        bias = self._bias
+        return y if bias is None else y.add_(bias)
 
+    @torch.jit.export
     def add_to(self, total: Tensor, x: Tensor) -> None:
         total.add_(torch.ops.quantized.linear_dynamic_fp16(x, self._packed))
 
+    @torch.jit.export
     def negative_into(self, out: Tensor, x: Tensor) -> None:
         torch.neg(torch.ops.quantized.linear_dynamic_fp16(x, self._packed), out=out)
 
@@ -107,15 +120,18 @@ class _Int8(Linear):
         """Product with an input whose rows have a largest absolute value of 1."""
         raise NotImplementedError
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         size = _row_size(x)
         y = self._product(x / size).mul_(size)
-        return y if self._bias is None else y.add_(self._bias)
+        bias = self._bias
+        return y if bias is None else y.add_(bias)
 
+    @torch.jit.export
     def add_to(self, total: Tensor, x: Tensor) -> None:
         size = _row_size(x)
         total.addcmul_(self._product(x / size), size)
 
+    @torch.jit.export
     def negative_into(self, out: Tensor, x: Tensor) -> None:
         size = _row_size(x)
         torch.mul(self._product(x / size), size.neg_(), out=out)
@@ -125,6 +141,7 @@ class PackedInt8(_Int8):
     """Weights of 8 bits with a scale for each output, inputs of 7 bits with one for each row."""
 
     def __init__(self, weight: Tensor, bias: Optional[Tensor] = None) -> None:
+        nn.Module.__init__(self)
         weight = weight.contiguous()
         scale = _weight_scale(weight)
         zero = torch.zeros(len(scale), dtype=torch.long)
@@ -134,10 +151,12 @@ class PackedInt8(_Int8):
             quantised = torch.quantize_per_channel(weight, scale.double(), zero, 0, torch.qint8)
             self._packed = torch.ops.quantized.linear_prepack(quantised, None)
         self._bias = bias
+        self._step = 1.0 / _INPUT_STEPS
+        self._zero = _INPUT_ZERO
 
     def _product(self, x: Tensor) -> Tensor:
         y: Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
-            x, 1.0 / _INPUT_STEPS, _INPUT_ZERO, self._packed
+            x, self._step, self._zero, self._packed
         )
         return y
 
@@ -146,13 +165,15 @@ class PlainInt8(_Int8):
     """The same numbers without the kernel: whole numbers, kept as float32."""
 
     def __init__(self, weight: Tensor, bias: Optional[Tensor] = None) -> None:
+        nn.Module.__init__(self)
         scale = _weight_scale(weight)
         self._whole = torch.round(weight / scale[:, None]).clamp_(-128, 127).t()
         self._scale = scale / _INPUT_STEPS
+        self._steps = float(_INPUT_STEPS)
         self._bias = bias
 
     def _product(self, x: Tensor) -> Tensor:
-        return (torch.round(x * _INPUT_STEPS) @ self._whole).mul_(self._scale)
+        return (torch.round(x * self._steps) @ self._whole).mul_(self._scale)
 
 
 def _half_range(weight: Tensor) -> Tensor:

@@ -64,7 +64,7 @@ def init_config_cli(
 
     python -m spacy train OUT.cfg --paths.train train.spacy --paths.dev dev.spacy --output OUT
     """
-    from ..pipeline.files import replace_file
+    from ..bilm.io.atomic import replace_file
 
     is_stdout = str(output) == "-"
     if not is_stdout and output.exists() and not force:

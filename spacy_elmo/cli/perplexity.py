@@ -47,8 +47,8 @@ def perplexity_cli(
     the share of unknown words stands beside them. Logarithms are natural.
     """
     from ..bilm import BiLM
+    from ..bilm.io.atomic import replace_file
     from ..bilm.scoring import perplexity, softmax_words
-    from ..errors import ElmoError, Errors
     from ..training.readers import expand_inputs, read_documents
 
     bilm = BiLM.load(model, softmax=True, initial_state=initial_state)
@@ -63,17 +63,9 @@ def perplexity_cli(
         # UTF-8 whatever the locale.
         _write_tokens(typer.get_text_stream("stdout", encoding="utf-8"), bilm, words, sentences)
         return
-    temporary = per_token.with_name(per_token.name + ".tmp")
-    try:
+    with replace_file(per_token) as temporary:
         with open(temporary, "w", encoding="utf-8", newline="") as file:
             n_tokens = _write_tokens(file, bilm, words, sentences)
-        temporary.replace(per_token)
-    except OSError as err:
-        problem = err.strerror or err
-        raise ElmoError(Errors.E039.format(path=per_token, problem=problem)) from err
-    finally:
-        if temporary.exists():
-            temporary.unlink()
     msg.good(f"Log-probabilities of {n_tokens:,} tokens: {per_token}")
 
 

@@ -39,6 +39,7 @@ def surprisal_cli(
     import spacy
 
     from ..analysis.heat_map import render
+    from ..bilm.io.atomic import replace_file
     from ..bilm.predict import LanguageModel
     from ..errors import ElmoError, Errors
     from ..pipeline.language_model import score_docs
@@ -59,14 +60,6 @@ def surprisal_cli(
         raise ElmoError(Errors.E059)
     docs = list(score_docs(nlp.pipe(blocks), lm))
     page = render(docs, page=True, jupyter=False, numbers=numbers, max_bits=max_bits)
-    temporary = output.with_name(output.name + ".tmp")
-    try:
+    with replace_file(output) as temporary:
         temporary.write_text(page, encoding="utf-8")
-        temporary.replace(output)
-    except OSError as err:
-        problem = err.strerror or err
-        raise ElmoError(Errors.E039.format(path=output, problem=problem)) from err
-    finally:
-        if temporary.exists():
-            temporary.unlink()
     msg.good(f"Surprisal of {sum(map(len, docs)):,} tokens: {output}")

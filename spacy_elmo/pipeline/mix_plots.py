@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple, Union
 
+from ..bilm.io.atomic import replace_file
 from ..errors import ElmoError, Errors
-from .files import replace_file
 from .logger import MixRecord
 from .mixes import Mix
 

@@ -9,6 +9,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from ..bilm.io.atomic import replace_file
 from ..errors import ElmoError, Errors
 
 CHECKPOINT_NAME = "checkpoint.safetensors"
@@ -29,16 +30,13 @@ class Checkpoint(NamedTuple):
 
 def save_checkpoint(directory: Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint; whenever the process is killed, the old or the new one is whole."""
-    path = directory / CHECKPOINT_NAME
-    temporary = path.with_name(path.name + ".tmp")
     facts = {"format_version": FORMAT_VERSION, **checkpoint.facts}
     tensors = {name: t.detach().cpu().contiguous() for name, t in checkpoint.tensors.items()}
     data = save(tensors, metadata={"facts": json.dumps(facts)})
-    with open(temporary, "wb") as file:
+    with replace_file(directory / CHECKPOINT_NAME) as temporary, open(temporary, "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(temporary, path)
 
 
 def load_checkpoint(directory: Path) -> Checkpoint:

@@ -24,7 +24,8 @@ class TrainingConfig:
     :param min_count: Rarer words are left out of the softmax.
     :param n_negatives: Expected sample of the softmax; 0 for the full softmax.
     :param sampling_power: Words are sampled in proportion to count ** power.
-    :param optimizer: "adam" or "adagrad" (bilm-tf's recipe).
+    :param optimizer: "adam", "adagrad" (bilm-tf's recipe) or "muon" (for the LSTMs' weights and
+        the projections, with Adam for all else).
     :param learn_rate: Highest learn rate.
     :param softmax_learn_rate_factor: The softmax's learn rate relative to the encoder's.
     :param warmup_steps: Steps of linear increase from 0.
@@ -58,7 +59,7 @@ class TrainingConfig:
     min_count: int = 1
     n_negatives: int = 8192
     sampling_power: float = 0.75
-    optimizer: str = "adam"
+    optimizer: str = "muon"
     learn_rate: float = 2e-3
     softmax_learn_rate_factor: float = 1.0
     warmup_steps: int = 200
@@ -89,7 +90,7 @@ class TrainingConfig:
         problems: List[str] = []
         for name, allowed in (
             ("unit", ("sentence", "stream")),
-            ("optimizer", ("adam", "adagrad")),
+            ("optimizer", ("adam", "adagrad", "muon")),
             ("schedule", ("cosine", "linear", "constant")),
         ):
             value = getattr(self, name)

@@ -23,7 +23,7 @@ class Forecast:
         assert model.softmax is not None
         softmax = model.softmax.weight.numel() + model.softmax.bias.numel()
         total = sum(p.numel() for p in model.parameters())
-        slots = 3 if t.optimizer == "adam" else 2
+        slots = 2 if t.optimizer == "adagrad" else 3
         self.encoder_parameters = total - softmax
         #: Bytes of the softmax: weights and the optimiser's moments.
         self.softmax_bytes = 4 * softmax * slots

@@ -1,17 +1,18 @@
-"""Optimisers: torch's own for the encoder, row-wise ones for the softmax.
+"""Optimisers: torch's own or Muon for the encoder, row-wise ones for the softmax.
 
 A step touches a few thousand rows of the softmax; updating only these (with "lazy" moments)
 costs a fraction of a dense update of a large vocabulary.
 """
 
 import math
-from typing import Any, Dict, List, Sequence
+from typing import Dict, List, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
 from ..bilm.encoder import BiLM
 from .config import TrainingConfig
+from .muon import Muon
 from .step import RowGradient, Workers
 
 
@@ -42,18 +43,26 @@ class Optimizer:
         self.config = config
         self.workers = workers
         self.softmax = model.softmax
-        dense = [p for name, p in model.named_parameters() if not name.startswith("softmax.")]
-        self.flat = FlatParameters(dense)
-        half = self.flat.data.numel() // 2
-        self.halves: List[torch.optim.Optimizer] = []
-        for part in (slice(None, half), slice(half, None)):
+        matrices = stacked_matrices(model) if config.optimizer == "muon" else ([], [])
+        chosen = [p for half in matrices for p, _ in half]
+        taken = {id(p) for p in chosen}
+        rest = [p for name, p in model.named_parameters() if not name.startswith("softmax.")]
+        self.flat = FlatParameters(chosen + [p for p in rest if id(p) not in taken])
+        start, stop = sum(p.numel() for p in chosen), self.flat.data.numel()
+        middle = (start + stop) // 2
+        #: Name in checkpoints, optimiser; those of either list are stepped by a worker of its own.
+        self.halves: List[List[Tuple[str, torch.optim.Optimizer]]] = []
+        for k, part in enumerate((slice(start, middle), slice(middle, stop))):
             p = torch.nn.Parameter(self.flat.data[part])
             p.grad = self.flat.grad[part]
-            self.halves.append(self._make(p))
+            self.halves.append([(f"dense.{k}", self._make(p))])
+            if matrices[k]:
+                self.halves[k].append((f"muon.{k}", Muon(matrices[k], config.learn_rate)))
         rows = (self.softmax.weight, self.softmax.bias)
-        start = config.initial_accumulator if config.optimizer == "adagrad" else 0.0
-        self.second = [torch.full_like(p, start) for p in rows]
-        self.first = [torch.zeros_like(p) for p in rows] if config.optimizer == "adam" else []
+        adagrad = config.optimizer == "adagrad"
+        filled = config.initial_accumulator if adagrad else 0.0
+        self.second = [torch.full_like(p, filled) for p in rows]
+        self.first = [] if adagrad else [torch.zeros_like(p) for p in rows]
         self.row_steps = torch.zeros((), dtype=torch.int64)
 
     def _make(self, p: torch.nn.Parameter) -> torch.optim.Optimizer:
@@ -94,10 +103,15 @@ class Optimizer:
         if with_encoder:
             if factor != 1.0:
                 self.flat.grad.mul_(factor)
-            for half in self.halves:
-                half.param_groups[0]["lr"] = learn_rate
-            self.workers.map(lambda half: half.step(), self.halves)
+            self.workers.map(lambda half: self._step_half(half, learn_rate), self.halves)
         self._step_rows(rows, learn_rate * self.config.softmax_learn_rate_factor)
+
+    @staticmethod
+    def _step_half(half: List[Tuple[str, torch.optim.Optimizer]], learn_rate: float) -> None:
+        for _, part in half:
+            for group in part.param_groups:
+                group["lr"] = learn_rate
+            part.step()
 
     @torch.no_grad()
     def _step_rows(self, rows: RowGradient, learn_rate: float) -> None:
@@ -131,9 +145,10 @@ class Optimizer:
             tensors[f"rows.second.{k}"] = value
         for k, value in enumerate(self.first):
             tensors[f"rows.first.{k}"] = value
-        for k, half in enumerate(self.halves):
-            for name, value in half.state_dict()["state"].get(0, {}).items():
-                tensors[f"dense.{k}.{name}"] = torch.as_tensor(value)
+        for name, part in (pair for half in self.halves for pair in half):
+            for number, values in part.state_dict()["state"].items():
+                for key, value in values.items():
+                    tensors[_state_name(name, number, key)] = torch.as_tensor(value)
         return tensors
 
     def load_state_tensors(self, tensors: Dict[str, Tensor]) -> None:
@@ -143,12 +158,40 @@ class Optimizer:
             value.copy_(tensors[f"rows.second.{k}"])
         for k, value in enumerate(self.first):
             value.copy_(tensors[f"rows.first.{k}"])
-        for k, half in enumerate(self.halves):
-            prefix = f"dense.{k}."
-            state: Dict[str, Any] = {
-                name[len(prefix) :]: value.clone()
-                for name, value in tensors.items()
-                if name.startswith(prefix)
-            }
-            groups = half.state_dict()["param_groups"]
-            half.load_state_dict({"state": {0: state} if state else {}, "param_groups": groups})
+        for name, part in (pair for half in self.halves for pair in half):
+            whole = part.state_dict()
+            n_parameters = sum(len(group["params"]) for group in whole["param_groups"])
+            state: Dict[int, Dict[str, Tensor]] = {}
+            for number in range(n_parameters):
+                prefix = _state_name(name, number, "")
+                values = {
+                    key[len(prefix) :]: value.clone()
+                    for key, value in tensors.items()
+                    if key.startswith(prefix)
+                }
+                if values:
+                    state[number] = values
+            part.load_state_dict({**whole, "state": state})
+
+
+def _state_name(name: str, number: int, key: str) -> str:
+    # The dense halves are one parameter each, Muon's are many.
+    return f"{name}.{key}" if name.startswith("dense.") else f"{name}.{number}.{key}"
+
+
+def stacked_matrices(model: BiLM) -> Tuple[List[Tuple[Tensor, int]], List[Tuple[Tensor, int]]]:
+    """What Muon updates, in two halves of about the same work, with the matrices in each tensor.
+
+    The weights of the LSTMs and the projections. Not embeddings, convolutions, biases; nor the
+    highway layers, whose large square matrices would take more time than all others together.
+    """
+    halves: Tuple[List[Tuple[Tensor, int]], List[Tuple[Tensor, int]]] = ([], [])
+    for half, direction in zip(halves, model.directions):
+        for layer in direction:
+            half += [(layer.input_weight, 4), (layer.recurrent_weight, 4)]
+            if layer.projection_weight is not None:
+                half.append((layer.projection_weight, 1))
+    projection = model.token_encoder.projection
+    if projection is not None:
+        halves[0].append((projection.weight, 1))
+    return halves

@@ -1,7 +1,6 @@
 """Put a run together: prepare the text, count the vocabulary, build the model, train."""
 
 import json
-import os
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import torch
 
 from ..bilm.encoder import BiLM
 from ..bilm.io import builtin_models, read_model
+from ..bilm.io.atomic import remove_leftovers, replace_file
 from ..bilm.lm import Softmax, init_bilm, init_softmax
 from ..bilm.scoring import Perplexity
 from ..errors import ElmoError, ElmoWarning, Errors, Warnings
@@ -111,6 +111,8 @@ def pretrain(
         report=report if group.is_first else None,
     )
     try:
+        if group.is_first:
+            remove_leftovers(out)
         if resume:
             trainer.resume()
             say(f"Resumed at step {trainer.step:,}")
@@ -233,9 +235,8 @@ def _start(
         "init_weights": _absolute(init_weights),
         "fingerprint": corpus.fingerprint,
     }
-    temporary = out / (RUN_NAME + ".tmp")
-    temporary.write_text(json.dumps(run, indent=2), encoding="utf-8")
-    os.replace(temporary, out / RUN_NAME)
+    with replace_file(out / RUN_NAME) as temporary:
+        temporary.write_text(json.dumps(run, indent=2), encoding="utf-8")
     (out / LOG_NAME).unlink(missing_ok=True)
 
 

@@ -5,7 +5,6 @@ most frequent first, equal counts by string) and does not depend on the order of
 file, so that the same words always give the same model. A log-uniform sampler may rely on it.
 """
 
-import os
 import warnings
 from dataclasses import dataclass
 from itertools import repeat
@@ -14,6 +13,7 @@ from typing import Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
+from ..bilm.io.atomic import replace_file
 from ..errors import ElmoError, ElmoWarning, Errors, Warnings
 from .readers import read_lines
 
@@ -176,12 +176,8 @@ class Vocabulary:
                 problem = f"the word {word!r} is empty or contains whitespace or NUL"
                 raise ElmoError(Errors.E076.format(path=path, problem=problem))
             lines.append(f"{word}\t{count}\n")
-        temporary = path.with_name(path.name + ".tmp")
-        try:
+        with replace_file(path) as temporary:
             temporary.write_bytes("".join(lines).encode("utf-8"))
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: Union[str, Path]) -> "Vocabulary":

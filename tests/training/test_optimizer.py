@@ -146,7 +146,7 @@ def test_the_softmax_may_have_a_rate_of_its_own(workers: Workers) -> None:
         assert torch.allclose(changes[1][name], factor * change, rtol=1e-3, atol=1e-6), name
 
 
-@pytest.mark.parametrize("name", ["adam", "adagrad"])
+@pytest.mark.parametrize("name", ["adam", "adagrad", "muon"])
 def test_a_resting_encoder_stays_to_the_bit(name: str, workers: Workers) -> None:
     ours = tiny.model(WORDS)
     optimizer = Optimizer(ours, settings(name, clip_norm=1.0), workers)
@@ -160,7 +160,7 @@ def test_a_resting_encoder_stays_to_the_bit(name: str, workers: Workers) -> None
         assert torch.equal(p, before[key]) != key.startswith("softmax."), key
 
 
-@pytest.mark.parametrize("name", ["adam", "adagrad"])
+@pytest.mark.parametrize("name", ["adam", "adagrad", "muon"])
 def test_a_restored_state_goes_on_with_the_same_bits(name: str, workers: Workers) -> None:
     ours = tiny.model(WORDS)
     config = settings(name, clip_norm=1.0)

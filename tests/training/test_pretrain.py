@@ -105,7 +105,9 @@ def test_what_is_told_before_the_first_step(source: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "optimizer, copies", [("adam", 3), ("adagrad", 2)], ids=["adam", "adagrad"]
+    "optimizer, copies",
+    [("adam", 3), ("adagrad", 2), ("muon", 3)],
+    ids=["adam", "adagrad", "muon"],
 )
 def test_the_memory_that_the_softmax_needs(
     optimizer: str, copies: int, source: Path, tmp_path: Path

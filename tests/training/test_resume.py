@@ -18,10 +18,11 @@ from . import tiny
 from .runs import TEXT, assert_same_run, train
 
 KINDS: Dict[str, Dict[str, Any]] = {
-    "sentences, adam": {"dropout": 0.2},
-    "streams, adam": {"unit": "stream", "dropout": 0.2},
+    "sentences, adam": {"optimizer": "adam", "dropout": 0.2},
+    "streams, adam": {"unit": "stream", "optimizer": "adam", "dropout": 0.2},
     "sentences, adagrad": {"optimizer": "adagrad", "learn_rate": 0.1, "dropout": 0.1},
     "streams, adagrad": {"unit": "stream", "optimizer": "adagrad", "learn_rate": 0.1},
+    "sentences, muon": {"optimizer": "muon", "dropout": 0.1},
 }
 
 
@@ -108,11 +109,16 @@ def test_left_over_files_do_no_harm(tmp_path: Path, whole_runs: Any) -> None:
     run = tmp_path / "run"
     for name in (CHECKPOINT_NAME, "run.json", "vocabulary.txt", "data/train/manifest.json"):
         (run / f"{name}.tmp").write_bytes(b"half of a fi")
+    # Of a kill in the middle of a save, and a file of the user's beside it.
     (run / ".model-last.0123456789ab.tmp").mkdir()
+    (run / ".model-last.0123456789ab.tmp" / "model.safetensors").write_bytes(b"half")
+    (run / f".{CHECKPOINT_NAME}.ba9876543210.tmp").write_bytes(b"half of a fi")
+    (run / ".notes.tmp").write_text("mine")
     with (run / "log.jsonl").open("a") as log:
         log.write('{"event": "tra')
     train(tmp_path, None, resume=True)
     assert_same_run(tmp_path, whole_runs(kind))
+    assert [p.name for p in run.glob(".*")] == [".notes.tmp"]
 
 
 # -- refusals ------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
-"""Folders that are replaced as a whole: a reader finds the old model or the new, never half."""
+"""Files and folders that are replaced as a whole: a reader finds the old or the new, never half."""
 
 import ctypes
 import os
+import re
 import secrets
 import shutil
 import sys
@@ -13,6 +14,44 @@ from ...errors import ElmoError, Errors
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
+_LEFTOVER = re.compile(r"\..+\.[0-9a-f]{12}\.tmp")
+
+
+def _temporary(target: Path) -> Path:
+    return target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Delete what writers that were killed left in a folder that nobody else writes to now."""
+    for entry in directory.iterdir():
+        if not _LEFTOVER.fullmatch(entry.name):
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry, ignore_errors=True)
+        else:
+            entry.unlink(missing_ok=True)
+
+
+@contextmanager
+def replace_file(path: Union[str, Path]) -> Iterator[Path]:
+    """Give a name to write to; at the end the file takes the place of ``path``.
+
+    If the body raises, ``path`` is as it was before.
+
+    :param path: The file to make or to replace; folders are made.
+    :raises ElmoError: E039 if it cannot be written.
+    """
+    target = Path(path)
+    temporary = _temporary(target)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield temporary
+            os.replace(temporary, target)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as err:
+        raise ElmoError(Errors.E039.format(path=path, problem=err.strerror or err)) from err
 
 
 @contextmanager
@@ -28,7 +67,7 @@ def replace_folder(path: Union[str, Path], own_files: Collection[str]) -> Iterat
     """
     target = Path(path).resolve()
     _check_replaceable(target, own_files, path)
-    work = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
+    work = _temporary(target)
     try:
         work.mkdir(parents=True)
         yield work
