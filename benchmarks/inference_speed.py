@@ -1,13 +1,15 @@
 """Speed and memory of inference: a plain implementation, ours at each precision, and peers.
 
-    python benchmarks/inference_speed.py TEXT [--shapes original en_mini] [--rounds 5] [--write]
+    python benchmarks/inference_speed.py TEXT [--shapes original en_mini] [--rounds 5] [--long TEXT]
+        [--write]
 
 TEXT has a pre-tokenised sentence a line (.gz and .xz too). In one run, interleaved: words/s by
 sentences in a batch, GFLOP/s of the LSTM's products alone and their ratio to the peak of a large
 matrix product measured beside them, peak memory of the process (each in one of its own); then
-end to end through spaCy: `nlp.pipe`, the latency of one sentence, the time from `import spacy` to
-the first vector, cost by length of text, and growth of memory over many docs. Shapes of the
-presets have random weights. `--write` puts the tables into docs/results.md and draws the figure.
+end to end through spaCy (`pipeline_speed.py`): `nlp.pipe`, the latency of one sentence, the time
+from `import spacy` to the first vector, cost by length of text, and growth of memory over many
+docs. Shapes of the presets have random weights. `--long` takes more text for the cost by length.
+`--write` puts the tables into docs/results.md and draws the figure.
 """
 
 import argparse
@@ -23,6 +25,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Tuple
 
 import torch
+from pipeline_speed import PRECISIONS, end_to_end, growth, linearity
 from plain_reference import PlainReference
 from tasks_table import machine, write_section
 
@@ -32,7 +35,6 @@ from spacy_elmo.bilm.lm import init_bilm
 from spacy_elmo.training.readers import read_documents
 
 BATCHES = (1, 8, 64, 256)
-PRECISIONS = ("float32", "float16", "int8")
 #: Words that a measurement of the original shape goes through, by sentences in a batch.
 WORDS = {1: 250, 8: 400, 64: 1400, 256: 5500}
 ROOT = Path(__file__).parents[1]
@@ -161,165 +163,6 @@ def peak_memory(weights: str, sentences: Sentences) -> Dict[str, float]:
     return result
 
 
-_STARTUP = """
-import sys, time
-import spacy
-start = time.perf_counter()
-nlp = spacy.blank("en")
-nlp.add_pipe("elmo", config={"weights": sys.argv[1]})
-nlp("The bank of the river.")[1]._.elmo
-print(time.perf_counter() - start)
-"""
-
-
-def end_to_end(weights: str, sentences: Sentences, rounds: int) -> Dict[str, float]:
-    """Through spaCy: words/s of `nlp.pipe`, ms of one sentence, seconds to the first vector."""
-    import spacy
-
-    texts = [" ".join(s) for s in sentences[:3000]]
-    results: Dict[str, List[float]] = defaultdict(list)
-    cnn = _cnn(texts)
-    pipelines = {}
-    for precision in PRECISIONS:
-        nlp = spacy.blank("en")
-        settings = {"weights": weights, "store": "vectors", "model": {"precision": precision}}
-        nlp.add_pipe("elmo", config=settings)
-        pipelines[f"nlp.pipe, {precision}"] = nlp
-    pipelines["nlp.pipe, spaCy's CNN tok2vec"] = cnn
-    transformer = _transformer(texts, BiLM.load(weights).width)
-    if transformer is not None:
-        pipelines["nlp.pipe, transformer of the same width"] = transformer
-    twenty = " ".join(list(itertools.chain(*sentences))[:20])
-    for nlp in pipelines.values():
-        list(nlp.pipe(texts[:200]))
-    for _ in range(rounds):
-        for name, nlp in pipelines.items():
-            chosen = texts if "transformer" not in name else texts[:500]
-            # Nothing is served from the cache of outputs.
-            _forget(nlp)
-            start = time.perf_counter()
-            n = sum(len(doc) for doc in nlp.pipe(chosen))
-            results[name + ", words/s"].append(n / (time.perf_counter() - start))
-            lasted = []
-            for _ in range(15):
-                _forget(nlp)
-                start = time.perf_counter()
-                nlp(twenty)
-                lasted.append(1000 * (time.perf_counter() - start))
-            latency = name.replace("nlp.pipe", "latency of 20 words")
-            results[latency + ", ms"].append(statistics.median(lasted))
-        command = [sys.executable, "-c", _STARTUP, weights]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        results["first vector after `import spacy`, s"].append(float(done.stdout))
-    return {name: statistics.median(values) for name, values in results.items()}
-
-
-def _forget(nlp: Any) -> None:
-    """Empty the caches of outputs and of words."""
-    if nlp.has_pipe("elmo"):
-        shim = nlp.get_pipe("elmo").model.shims[0]
-        shim.cache.clear()
-        shim.bilm.engine(shim.cfg["precision"]).forget_words()
-
-
-def _cnn(texts: List[str]) -> Any:
-    import spacy
-
-    nlp = spacy.blank("en")
-    nlp.add_pipe("tok2vec")
-    nlp.initialize()
-    return nlp
-
-
-def _transformer(texts: List[str], width: int) -> Any:
-    """A small BERT with random weights through spacy-transformers, if that is installed."""
-    try:
-        import spacy
-        import spacy_transformers  # noqa: F401
-        from transformers import BertConfig, BertModel, BertTokenizerFast
-    except ImportError:
-        return None
-    pieces = sorted({piece for text in texts for piece in text.lower().split()})
-    letters = sorted({c for piece in pieces for c in piece})
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters]
-    vocabulary += [f"##{c}" for c in letters] + [p for p in pieces if len(p) > 1][:20000]
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder)
-        (path / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
-        BertTokenizerFast(str(path / "vocab.txt")).save_pretrained(folder)
-        shape = BertConfig(
-            vocab_size=len(vocabulary),
-            hidden_size=width,
-            num_hidden_layers=6,
-            num_attention_heads=max(1, width // 64),
-            intermediate_size=4 * width,
-        )
-        BertModel(shape).save_pretrained(folder)
-        nlp = spacy.blank("en")
-        model = {
-            "@architectures": "spacy-transformers.TransformerModel.v3",
-            "name": folder,
-            "get_spans": {"@span_getters": "spacy-transformers.strided_spans.v1"},
-            "tokenizer_config": {"use_fast": True},
-        }
-        nlp.add_pipe("transformer", config={"model": model})
-        nlp.initialize()
-    return nlp
-
-
-def linearity(weights: str, sentences: Sentences) -> Dict[int, float]:
-    """Words/s of `nlp.pipe` for 1, 10 and 100 times a text of about 2,000 words."""
-    import spacy
-
-    nlp = spacy.blank("en")
-    nlp.add_pipe("elmo", config={"weights": weights, "store": "none", "cache_mb": 0})
-    one = [" ".join(s) for s in sentences[:100]]
-    list(nlp.pipe(one))
-    results: Dict[int, List[float]] = defaultdict(list)
-    for times in (1, 10, 100, 1, 10, 1, 10, 1, 1):
-        # Other text each time, as far as there is any, so that caches do not help.
-        start = times * 7
-        texts = [" ".join(s) for s in (sentences * 3)[start : start + 100 * times]]
-        begin = time.perf_counter()
-        n = sum(len(doc) for doc in nlp.pipe(texts))
-        results[times].append(n / (time.perf_counter() - begin))
-    return {times: statistics.median(values) for times, values in results.items()}
-
-
-_GROWTH = """
-import sys
-import spacy
-def rss():
-    with open("/proc/self/status") as file:
-        return next(int(line.split()[1]) / 1024 for line in file if line.startswith("VmRSS"))
-nlp = spacy.blank("en")
-nlp.add_pipe("elmo", config={"store": "vectors"})
-words = "the a river bank lends money to people who sit on water and count it twice".split()
-def texts(n):
-    for i in range(n):
-        yield " ".join(words[(i * k + k) % len(words)] for k in range(1, 11)) + f" {i % 977}."
-def run(n):
-    for doc in nlp.pipe(texts(n)):
-        pass
-    return rss()
-run(4000)
-readings = [run(2500) for _ in range(8)]
-print(sum(readings[:4]) / 4, sum(readings[4:]) / 4)
-"""
-
-
-def growth() -> Tuple[float, float]:
-    """MiB of a process in the first and in the second half of 20,000 short docs, on average.
-
-    Single readings go up and down with what a batch just needed.
-    """
-    done = subprocess.run(
-        [sys.executable, "-c", _GROWTH], capture_output=True, text=True, check=True
-    )
-    before, after = map(float, done.stdout.split())
-    return before, after
-
-
 def table(shape: str, rows: List[Dict[str, Any]], memory: Dict[str, float], peak: float) -> str:
     """Markdown of the throughput of one shape."""
     lines = [
@@ -374,6 +217,7 @@ def main() -> None:
     parser.add_argument("text", type=Path)
     parser.add_argument("--shapes", nargs="+", default=["original", "en_mini"])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--long", type=Path)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--results", type=Path, default=ROOT / "docs" / "results.md")
     options = parser.parse_args()
@@ -388,25 +232,28 @@ def main() -> None:
             batch = cut(sentences, 64, 1)[0]
             parts.append(table(shape, found[shape], peak_memory(weights, batch), peak))
             print(parts[-1], flush=True)
-            name = f"End to end with {shape}"
-            whole = end_to_end(weights, sentences, options.rounds) if shape == "en_mini" else {}
-            if not whole:
-                whole = _latency(weights, sentences, options.rounds)
-            lines = [f"| {name} | |", "| --- | ---: |"]
+            whole = end_to_end(weights, sentences, options.rounds, peers=shape == "en_mini")
+            lines = [f"| End to end with {shape} | |", "| --- | ---: |"]
             lines += [f"| {k} | {_number(v)} |" for k, v in whole.items()]
             parts.append("\n".join(lines))
             print(parts[-1], flush=True)
-    speeds = linearity("en_mini", sentences)
+    one, speeds = linearity("en_mini", read(options.long) if options.long else sentences)
     listed = ", ".join(f"{times}×: {speed:,.0f}" for times, speed in speeds.items())
-    before, after = growth()
+    before, after = growth(options.text)
     parts.append(
-        f"Words/s of `nlp.pipe` by length of text (1× is 100 sentences): {listed}.\n\n"
-        f"20,000 short docs after a warm-up: {before:.1f} MiB in the first half, {after:.1f} in "
-        f"the second ({after / before - 1:+.2%})."
+        f"Words/s of `nlp.pipe` with en_mini by length of text (1× is {one} sentences, others each "
+        f"time, after {one * 10} others): {listed}.\n\n"
+        "20,000 docs of ten words, none twice, of words that were seen before: "
+        f"{before:.1f} MiB in the first half, {after:.1f} in the second "
+        f"({after / before - 1:+.2%})."
     )
     print(parts[-1], flush=True)
     if options.write:
-        command = f"python benchmarks/inference_speed.py {options.text.name} --write"
+        long = f" --long {options.long.name}" if options.long else ""
+        command = (
+            f"python benchmarks/inference_speed.py {options.text.name} --shapes "
+            f"{' '.join(options.shapes)} --rounds {options.rounds}{long} --write"
+        )
         figure = options.results.parent / "figures" / "inference_speed.png"
         draw(found, figure)
         text = "\n\n".join(
@@ -420,22 +267,6 @@ def main() -> None:
             ]
         )
         write_section(options.results, text, *MARKERS)
-
-
-def _latency(weights: str, sentences: Sentences, rounds: int) -> Dict[str, float]:
-    """Milliseconds of one 20-word sentence by precision, without spaCy."""
-    twenty = list(itertools.chain(*sentences))[: 20 * (3 * rounds + 1)]
-    result = {}
-    for precision in PRECISIONS:
-        engine = BiLM.load(weights, initial_state="zero").engine(precision)
-        engine.embed([twenty[:20]])
-        lasted = []
-        for start in range(20, len(twenty), 20):
-            begin = time.perf_counter()
-            engine.embed([twenty[start : start + 20]])
-            lasted.append(1000 * (time.perf_counter() - begin))
-        result[f"one sentence of 20 words, {precision}, ms"] = statistics.median(lasted)
-    return result
 
 
 def _number(value: float) -> str:

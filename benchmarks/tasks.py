@@ -1,7 +1,7 @@
 """What ELMo brings to a task: NER and tagging, against the same head on spaCy's CNN.
 
     python benchmarks/tasks.py [--only wnut17] [--seeds 3] [--steps N] [--data FOLDER]
-        [--weights NAME_OR_PATH] [--jobs N]
+        [--weights NAME_OR_PATH] [--vectors FOLDER] [--jobs N]
 
 Each run trains with `spacy train`'s own machinery on the config of the task in `configs/`, takes
 the checkpoint that was best on dev, and scores it on test. ELMo and CNN get the same number of
@@ -9,6 +9,7 @@ steps, each all of it. Runs are processes of one thread each; finished ones are 
 `runs/tasks/results.jsonl` and not done again, so a benchmark that was killed goes on where it
 was. A change of config, data, weights, steps or seed makes a new run. The frozen encoder's
 outputs are computed once for each set of sentences, timed separately, and read by all seeds.
+`--vectors` adds the CNN with static word vectors in its embedding (`static_vectors.py` makes some).
 
 The table goes to the terminal and between its markers in `docs/results.md`.
 """
@@ -72,6 +73,11 @@ def key_of(facts: Dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
+def digest_of(vectors: Path) -> str:
+    """What the vectors of a pipeline's folder are, without its path."""
+    return hashlib.sha256((vectors / "vocab" / "vectors").read_bytes()).hexdigest()
+
+
 def plan(args: argparse.Namespace, fingerprint: str, cache: Path) -> List[Dict[str, Any]]:
     """Settings of all runs: seeds outermost, so that half a table has all rows."""
     planned = []
@@ -80,6 +86,8 @@ def plan(args: argparse.Namespace, fingerprint: str, cache: Path) -> List[Dict[s
         for name in args.only:
             task = TASKS[name]
             for encoder in ENCODERS:
+                if encoder == "static" and args.vectors is None:
+                    continue
                 file = task.head if encoder == "elmo" else f"{task.head}_cnn"
                 config = ROOT / "configs" / f"{file}.cfg"
                 facts = {
@@ -93,6 +101,8 @@ def plan(args: argparse.Namespace, fingerprint: str, cache: Path) -> List[Dict[s
                     "data": data[name]["train"].parent.name,
                     "weights": fingerprint if encoder == "elmo" else None,
                 }
+                if encoder == "static":
+                    facts["vectors"] = digest_of(args.vectors)
                 key = key_of(facts)
                 planned.append(
                     {
@@ -102,6 +112,8 @@ def plan(args: argparse.Namespace, fingerprint: str, cache: Path) -> List[Dict[s
                         "config": str(config),
                         "data": {part: str(path) for part, path in data[name].items()},
                         "weights": args.weights,
+                        "vectors": str(args.vectors) if encoder == "static" else None,
+                        "head": task.head,
                         "score": task.score,
                         "cache": str(cache / f"{name}.sqlite"),
                         "output": str(args.work / "pipelines" / key),
@@ -212,7 +224,10 @@ def command(args: argparse.Namespace) -> str:
     words.append(f"--seeds {args.seeds}")
     if args.steps:
         words.append(f"--steps {args.steps}")
-    words.append(f"--weights {Path(args.weights).name} --jobs {args.jobs}")
+    words.append(f"--weights {Path(args.weights).name}")
+    if args.vectors:
+        words.append(f"--vectors {args.vectors.name}")
+    words.append(f"--jobs {args.jobs}")
     return " ".join(words)
 
 
@@ -228,6 +243,7 @@ def main() -> None:
         "--data", type=Path, default=ROOT.parent / "shared" / "corpora" / "downstream"
     )
     parser.add_argument("--weights", default="en_mini", help="built-in name or path")
+    parser.add_argument("--vectors", type=Path, help="what `spacy init vectors` wrote")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     parser.add_argument("--work", type=Path, default=ROOT / "runs" / "tasks")
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "results.md")

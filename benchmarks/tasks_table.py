@@ -10,7 +10,11 @@ from typing import Any, Dict, List, Sequence
 from tasks_data import TASKS
 
 BEGIN, END = "<!-- tasks:start -->", "<!-- tasks:end -->"
-ENCODERS = {"elmo": "ELMo + own embedding", "cnn": "CNN"}
+ENCODERS = {
+    "elmo": "ELMo + own embedding",
+    "cnn": "CNN",
+    "static": "CNN + static vectors",
+}
 
 
 def table(records: Sequence[Dict[str, Any]]) -> str:

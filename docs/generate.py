@@ -7,6 +7,7 @@ A test calls :func:`pages` and compares, so that they stay true.
 
 import inspect
 import re
+from enum import Enum
 from pathlib import Path
 from typing import Dict, Iterator, Tuple, Type
 
@@ -64,6 +65,9 @@ def cli_page() -> str:
                 label = ", ".join(sorted(parameter.opts, key=len))
             meaning = (getattr(parameter, "help", "") or "").replace("|", "\\|")
             default = parameter.default
+            if isinstance(default, Enum):
+                # What is given on the command line, and not its name in Python.
+                default = default.value
             if default not in (None, False, "") and not callable(default):
                 if not isinstance(default, (list, tuple)) and "Ellipsis" not in repr(default):
                     meaning += f" (default: {default})"

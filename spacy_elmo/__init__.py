@@ -17,6 +17,7 @@ _LAZY = {
     "similarity": ".analysis.similarity",
     "similarity_matrix": ".analysis.similarity",
     "substitutes": ".pipeline.language_model",
+    "to_padded": ".pipeline.padding",
     "top_k": ".pipeline.language_model",
 }
 

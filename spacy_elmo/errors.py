@@ -105,6 +105,18 @@ class Warnings(metaclass=_Coded):
         "neighbours are searched for these. Raise the limit to keep more."
     )
 
+    # Component and layers, more of it: 180-184
+    W180 = (
+        "The cache file {path!s} cannot be used: {problem}. Outside of training it is not needed: "
+        "the memory alone is used, and the vectors are the same. Set the component's cache_path to "
+        "null to be rid of this warning."
+    )
+    W181 = (
+        "The cache file {path!s} has reached its limit of {limit:,g} MiB: what it holds is used, "
+        "but nothing is added. Raise the component's cache_file_mb (0: no limit), or delete the "
+        "file if it holds other data."
+    )
+
 
 class Errors(metaclass=_Coded):
     """Messages for :class:`ElmoError`."""
@@ -350,8 +362,8 @@ class Errors(metaclass=_Coded):
         "taken to measure perplexity on. Give more text, or name held-out text with --heldout."
     )
     E083 = (
-        "The output folder {path!s} cannot be made: {problem}. The last path is the folder of the "
-        "run; name one that does not exist yet."
+        "The output folder {path!s} cannot be made or written: {problem}. The last path is the "
+        "folder of the run; name one that does not exist yet."
     )
 
     # Stand-ins for other packages: 090-099
@@ -377,7 +389,8 @@ class Errors(metaclass=_Coded):
     E100 = (
         "The doc {text!r} has no sentence boundaries, but doc_sents_segmenter goes by them. Put a "
         "component that sets them (senter, sentencizer, parser) before elmo and, for training, "
-        "into [training] annotating_components; or use spacy-elmo.punct_segmenter.v1."
+        "into [training] annotating_components; or use spacy-elmo.punct_segmenter.v1. For `spacy "
+        "elmo embed`: give --model and a pipeline with such a component, or --segmenter punct."
     )
     E101 = (
         "The encoder has no weights and was told of none. Set weights in the component's "
@@ -404,13 +417,16 @@ class Errors(metaclass=_Coded):
         "A listener was not fed in training by its component {upstream!r}, and the docs have no "
         "ELMo layers. If {upstream!r} is among [training] frozen_components, add it to "
         "[training] annotating_components as well, or leave it out of both: its own setting "
-        "trainable = false freezes the weights already. Otherwise put it before the listener."
+        "trainable = false freezes the weights already. For nlp.rehearse, which feeds no listener, "
+        "put the docs through it first: nlp.get_pipe({upstream!r})(example.predicted). Otherwise "
+        "put it before the listener."
     )
     E108 = (
         "A listener found no ELMo layers on the doc {text!r}. The component {upstream!r} that it "
         "listens to is missing, disabled, or stands behind it. Put it into the pipeline before "
-        "the listening component, or give that component an encoder of its own with "
-        "nlp.replace_listeners."
+        "the listening component; or give that component an encoder of its own with "
+        "nlp.replace_listeners and the path of its section ElmoListener.v1, which is "
+        "model.tok2vec.embed.elmo in the configs of this package."
     )
     E109 = (
         "A listener was built for a {what} of {found}, but the encoder has {expected}. Leave width "
@@ -587,4 +603,69 @@ class Errors(metaclass=_Coded):
     E161 = (
         "The weights are {found}, but the precision {precision} is computed from float32 weights "
         "on the CPU. Move the model there (.float().cpu()), or use precision='float32'."
+    )
+
+    # Bulk embedding, more of it
+    E162 = (
+        "The segmenter 'sents' takes the sentences that a pipeline or a DocBin has set, but "
+        "{path!s} is not a DocBin and no pipeline was named. For raw text give --model and a "
+        "pipeline that sets them; a line of tokens is one sentence as it is, without --segmenter."
+    )
+
+    # Language model, more of it: 170-174
+    E170 = (
+        "The initial state is 'carry', expected 'zero' or 'primed': with states that are carried "
+        "on, a sentence's scores depend on the batches and their order. Load the model with "
+        'another one: --initial-state zero, or initial_state="zero" in Python.'
+    )
+
+    # Runs of the trainer, continued: 175-179
+    E175 = (
+        "{path!s} is in use: another process is training in this folder. Wait for it, or choose "
+        "another output folder."
+    )
+    E176 = (
+        "{n} of {world_size} processes do not find in {path!s} what the first one has written "
+        "there. The run's folder must be one that all machines see: put it on a shared file "
+        "system."
+    )
+
+    # Component and layers, more of it: 180-184
+    E180 = "The setting {name} is {found!r}, but {expected} is expected. Change it in the config."
+    E181 = (
+        "The component elmo was given the model {name!r}, but only spacy-elmo.ElmoEncoder.v1 can "
+        "be its model. Name that one under [components.elmo.model], or leave the section out."
+    )
+    E182 = (
+        "The weights are on {device}, which a forked process cannot use. Process texts in one "
+        "process (n_process=1), have processes started afresh "
+        "(multiprocessing.set_start_method('spawn')), or keep the weights on the CPU."
+    )
+    E183 = (
+        "The component {name!r} has no cache to fill: its weights are trainable, or cache_mb is 0 "
+        "and there is no cache_path. Give it a cache_path, and set trainable = false."
+    )
+
+    # Replacing listeners: 185-189
+    E185 = (
+        "nlp.replace_listeners was given {found} for the component {name!r}, but its listeners to "
+        "{upstream!r} stand at: {expected}. Nothing was replaced. Give these paths, each once."
+    )
+    E186 = (
+        "nlp.replace_listeners looks for sections of spacy-elmo.ElmoListener.v1 in model.tok2vec "
+        "of the listening component's config, but found {found!r} without any. Write the section "
+        "out there: neither a reference to another section nor a function of your own that makes "
+        "the listener can be followed."
+    )
+    E187 = (
+        "nlp.replace_listeners does not know from which block of a config the segmenter {found} "
+        "was made, so what it leaves would cut docs otherwise when it is loaded. Make the "
+        "component in this pipeline, with a registered function in its setting segmenter, such "
+        "as {known}."
+    )
+
+    # Vectors of many docs: 188-189
+    E188 = (
+        "The texts have vectors of different widths: {found}. One array takes one width: give "
+        "texts that went through the same biLM."
     )

@@ -2,7 +2,7 @@
 
 import html
 import math
-from typing import Iterable, List, Optional, Union
+from typing import Iterable, List, Literal, Optional, Union, overload
 
 import numpy as np
 from spacy.tokens import Doc
@@ -61,6 +61,28 @@ _PAGE = (
 )
 
 
+@overload
+def render(
+    docs: Union[Doc, Iterable[Doc]],
+    *,
+    page: bool = ...,
+    jupyter: Literal[False],
+    numbers: bool = ...,
+    max_bits: float = ...,
+) -> str: ...
+
+
+@overload
+def render(
+    docs: Union[Doc, Iterable[Doc]],
+    *,
+    page: bool = ...,
+    jupyter: Optional[bool] = ...,
+    numbers: bool = ...,
+    max_bits: float = ...,
+) -> Optional[str]: ...
+
+
 def render(
     docs: Union[Doc, Iterable[Doc]],
     *,
@@ -68,7 +90,7 @@ def render(
     jupyter: Optional[bool] = None,
     numbers: bool = False,
     max_bits: float = MAX_BITS,
-) -> str:
+) -> Optional[str]:
     """Draw the surprisal of every word as the colour behind it, with a legend.
 
     Each word tells its numbers when pointed at. Words that the vocabulary lacks are underlined
@@ -76,10 +98,11 @@ def render(
 
     docs (Union[Doc, Iterable[Doc]]): Docs that `spacy_elmo.score` has been on.
     page (bool): Give a whole HTML page, for a file, rather than a part of one.
-    jupyter (Optional[bool]): Show it in the notebook; found out by itself if not given.
+    jupyter (Optional[bool]): Show it in the notebook, rather than give the HTML; whether there is
+        a notebook is found out if it is not said.
     numbers (bool): Print the bits below each word, for paper and for touch screens.
     max_bits (float): Surprisal that gets the full colour; more gets no more.
-    RETURNS (str): The HTML, also when it is shown in a notebook, where spaCy's own gives None.
+    RETURNS (Optional[str]): The HTML; None if it was shown in a notebook, as in displaCy.
 
     Raises E143 if a doc was not scored, E144 if `max_bits` is not above zero.
     """
@@ -95,7 +118,10 @@ def render(
     if jupyter or (jupyter is None and is_in_jupyter()):
         from IPython.display import HTML, display
 
-        display(HTML(markup))
+        # Or what stands between two dollar signs would be set as a formula.
+        display(HTML(f'<div class="tex2jax_ignore">{markup}</div>'))
+        # A value would be printed below the picture.
+        return None
     return markup
 
 

@@ -79,8 +79,8 @@ class LinearProbe:
         deviation = x.std(axis=0, dtype=np.float64).astype(np.float32)
         self.scale = np.where(deviation > 1e-6, deviation, 1.0).astype(np.float32)
         inputs, targets = torch.from_numpy(self._standard(x)), torch.from_numpy(y)
-        self.weight = torch.zeros(n_labels, x.shape[1], requires_grad=True)
-        self.bias = torch.zeros(n_labels, requires_grad=True)
+        self.weight = inputs.new_zeros(n_labels, x.shape[1], requires_grad=True)
+        self.bias = inputs.new_zeros(n_labels, requires_grad=True)
         optimizer = torch.optim.LBFGS(
             [self.weight, self.bias],
             max_iter=self.max_steps,

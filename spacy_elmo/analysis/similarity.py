@@ -9,16 +9,12 @@ the mean of many texts undoes most of the cone (Mu and Viswanath 2018 do it for 
 model that was.
 """
 
-from typing import Optional, Sequence, Union
+from typing import Optional, Sequence
 
 import numpy as np
-from spacy.tokens import Doc, Span, Token
 
 from ..errors import ElmoError, Errors
-from ..layers.annotations import doc_layers, vectors
-
-TextT = Union[Doc, Span, Token]
-LayerT = Union[int, str]
+from ..layers.annotations import LayerT, TextT, are_words, token_vectors
 
 
 def pooled(text: TextT, layer: LayerT = "mix") -> np.ndarray:
@@ -31,24 +27,9 @@ def pooled(text: TextT, layer: LayerT = "mix") -> np.ndarray:
     Raises E103 if there is nothing of ELMo on the doc, E152 if a layer is wanted but only the mix
     is there, E144 if there is no such layer.
     """
-    if isinstance(text, Token):
-        text = text.doc[text.i : text.i + 1]
-    doc, start, stop = (
-        (text, 0, len(text)) if isinstance(text, Doc) else (text.doc, text.start, text.end)
-    )
-    if layer == "mix":
-        rows = vectors(doc, start, stop)
-    else:
-        layers = doc_layers(doc)
-        if layers is None:
-            vectors(doc, 0, 0)  # Raises if there is nothing at all.
-            raise ElmoError(Errors.E152.format(text=doc.text[:40]))
-        if not isinstance(layer, int) or not -len(layers) <= layer < len(layers):
-            expected = f"'mix' or the number of a layer, 0 to {len(layers) - 1}"
-            raise ElmoError(Errors.E144.format(name="layer", found=layer, expected=expected))
-        rows = layers[layer, start:stop]
-    words = [i for i, token in enumerate(text) if not token.is_space]
-    if not words:
+    rows = token_vectors(text, layer)
+    words = are_words(text)
+    if not words.any():
         return np.zeros(rows.shape[1], np.float32)
     mean: np.ndarray = rows[words].mean(axis=0)
     return mean

@@ -14,6 +14,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from .config import BiLMConfig, CharCNNConfig
+from .parameters import empty_parameter
 
 #: Words that are convolved together: small enough for the windows to stay in the cache.
 CHUNK_WORDS = 128
@@ -179,8 +180,8 @@ class _Linear(nn.Module):
 
     def __init__(self, n_in: int, n_out: int, device: Optional[torch.device]) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(n_out, n_in, device=device))
-        self.bias = nn.Parameter(torch.empty(n_out, device=device))
+        self.weight = empty_parameter(n_out, n_in, device=device)
+        self.bias = empty_parameter(n_out, device=device)
 
     def forward(self, x: Tensor) -> Tensor:
         return functional.linear(x, self.weight, self.bias)
@@ -201,33 +202,29 @@ class Highway(nn.Module):
 class _Convolution(nn.Module):
     def __init__(self, dim: int, width: int, count: int, device: Optional[torch.device]) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(count, dim, width, device=device))
-        self.bias = nn.Parameter(torch.empty(count, device=device))
+        self.weight = empty_parameter(count, dim, width, device=device)
+        self.bias = empty_parameter(count, device=device)
 
 
 class CharCNN(nn.Module):
     """Word vectors from characters; layer 0 of the biLM.
 
     :param config: The model's configuration.
-    :param device: Where to make the parameters; "meta" for none at all.
+    :param device: Where to make the parameters, the CPU if not given; "meta" for none at all.
     """
 
     def __init__(self, config: BiLMConfig, device: Optional[torch.device] = None) -> None:
         super().__init__()
         cnn = config.char_cnn
         self.config = cnn
-        self.char_embedding = nn.Parameter(
-            torch.empty(cnn.n_characters, cnn.embedding_dim, device=device)
-        )
+        self.char_embedding = empty_parameter(cnn.n_characters, cnn.embedding_dim, device=device)
         self.conv = nn.ModuleList(
             _Convolution(cnn.embedding_dim, width, count, device) for width, count in cnn.filters
         )
         self.highway = nn.ModuleList(Highway(cnn.n_filters, device) for _ in range(cnn.n_highway))
         self.word_embedding: Optional[nn.Parameter] = None
         if cnn.word_dim:
-            self.word_embedding = nn.Parameter(
-                torch.empty(cnn.n_words, cnn.word_dim, device=device)
-            )
+            self.word_embedding = empty_parameter(cnn.n_words, cnn.word_dim, device=device)
         self.projection: Optional[_Linear] = None
         if config.has_cnn_projection:
             self.projection = _Linear(

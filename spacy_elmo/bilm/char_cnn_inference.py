@@ -12,8 +12,8 @@ from .config import CharCNNConfig
 from .kernels import Linear, pack_linear
 from .threads import run_both, shared_threads
 
-#: Words below which a second thread does not pay.
-_SHARE_FROM = 16
+#: Operations below which a second thread does not pay: both wait for the interpreter.
+_SHARE_FROM_FLOPS = 6e7
 #: Fewer rows than this take another path through the products, with other last bits: a word's
 #: vector would depend on how many words were new beside it.
 _LEAST_WORDS = 4
@@ -66,6 +66,11 @@ class CharCNNInference:
         self._projection: Optional[Linear] = None
         if encoder.projection is not None:
             self._projection = laid_out(encoder.projection)
+        dense = [*encoder.highway.parameters()]
+        if encoder.projection is not None:
+            dense += encoder.projection.parameters()
+        self._flops_of_word = 2.0 * sum(p.numel() for p in dense)
+        self._flops_of_position = 2.0 * sum(flat.numel() for _, flat in self._filters)
 
     def boundaries(self) -> Tensor:
         """Vectors of the two sentence boundaries. *Shape:* ``(2, P)``."""
@@ -82,7 +87,9 @@ class CharCNNInference:
 
     def _encode_some(self, words: Sequence[str]) -> Tensor:
         ids = self._characters.encode(words)
-        if len(words) < _SHARE_FROM:
+        flops = len(words) * self._flops_of_word
+        flops += float(ids.lengths[2:].sum()) * self._flops_of_position
+        if len(words) < 2 or flops < _SHARE_FROM_FLOPS:
             return self._encode(ids, np.arange(2, len(words) + 2))
         # Long words to one thread, short ones to the other, by the work that they make.
         order = np.argsort(-ids.lengths[2:], kind="stable") + 2

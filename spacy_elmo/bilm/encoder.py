@@ -28,6 +28,7 @@ from .kernels import check_precision
 from .lm import Softmax
 from .lstm import LSTMState, LSTMWeights, run_layer
 from .packing import Packing, pack
+from .parameters import empty_parameter
 from .sentences import batches_by_length, check_sentences
 from .states import CarriedStates, FinalStates, InitialStates, repeat_states, zero_states
 
@@ -43,12 +44,12 @@ class LSTMLayer(nn.Module):
     def __init__(self, config: BiLMConfig, device: Optional[torch.device] = None) -> None:
         super().__init__()
         c, p = config.lstm.cell_dim, config.lstm.projection_dim
-        self.input_weight = nn.Parameter(torch.empty(4 * c, p, device=device))
-        self.recurrent_weight = nn.Parameter(torch.empty(4 * c, p, device=device))
-        self.bias = nn.Parameter(torch.empty(4 * c, device=device))
+        self.input_weight = empty_parameter(4 * c, p, device=device)
+        self.recurrent_weight = empty_parameter(4 * c, p, device=device)
+        self.bias = empty_parameter(4 * c, device=device)
         self.projection_weight: Optional[nn.Parameter] = None
         if config.lstm.has_projection:
-            self.projection_weight = nn.Parameter(torch.empty(p, c, device=device))
+            self.projection_weight = empty_parameter(p, c, device=device)
 
     @property
     def weights(self) -> LSTMWeights:
@@ -67,7 +68,7 @@ class BiLM(nn.Module):
     :param characters: Turns words into characters; the byte alphabet if not given.
     :param pad: Id of the pad character.
     :param vocabulary: Words of the softmax with their counts, for models that have one.
-    :param device: Where to make the parameters; "meta" for none at all.
+    :param device: Where to make the parameters, the CPU if not given; "meta" for none at all.
     """
 
     def __init__(

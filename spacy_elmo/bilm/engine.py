@@ -179,7 +179,7 @@ class Engine:
         packing = pack([len(sentence) + 2 for sentence in sentences])
         inner = np.ones(len(words), bool) if boundaries else words > 1
         n, p = int(inner.sum()), self._config.projection_dim
-        output = torch.empty(self.n_layers, n, 2, p)
+        output = vectors.new_empty(self.n_layers, n, 2, p)
         if n:
             output[0] = vectors[torch.from_numpy(words[inner])][:, None]
         forward, backward = (
@@ -208,7 +208,7 @@ class Engine:
         if missing:
             new = [words[i] for i in missing]
             computed = self._token_encoder.encode(new)
-            vectors[2:][torch.tensor(missing)] = computed
+            vectors[2:][torch.tensor(missing, device=vectors.device)] = computed
             self._words.put(new, computed)
         return vectors
 

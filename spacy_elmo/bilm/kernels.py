@@ -144,7 +144,7 @@ class PackedInt8(_Int8):
         nn.Module.__init__(self)
         weight = weight.contiguous()
         scale = _weight_scale(weight)
-        zero = torch.zeros(len(scale), dtype=torch.long)
+        zero = torch.zeros_like(scale, dtype=torch.long)
         with warnings.catch_warnings():
             # Quantised tensors are announced to go some day; then the plain map takes over.
             warnings.simplefilter("ignore")
@@ -233,13 +233,17 @@ def has_kernel(precision: str) -> bool:
     }[precision]
     values: List[Any] = []
     generator = torch.Generator().manual_seed(0)
-    weight = torch.randn(64, 48, generator=generator)
-    x = torch.randn(5, 48, generator=generator)
-    bias = torch.randn(64, generator=generator)
+
+    def random(*shape: int) -> Tensor:
+        # What the kernels take, whatever torch's defaults are.
+        values = torch.empty(shape, dtype=torch.float32, device="cpu")
+        return values.normal_(generator=generator)
+
+    weight, x, bias = random(64, 48), random(5, 48), random(64)
     try:
         for kind in (packed, plain):
             linear = kind(weight, bias)
-            total, negative = torch.ones(5, 64), torch.empty(5, 64)
+            total, negative = x.new_ones(5, 64), x.new_empty(5, 64)
             linear.add_to(total, x)
             linear.negative_into(negative, x)
             values.append(torch.stack([linear(x), total, negative]))

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from .config import BiLMConfig
+from .parameters import empty_parameter
 
 #: Rows of logits that are held at a time, in bytes.
 LOGITS_BYTES = 16 * 2**20
@@ -24,13 +25,13 @@ class Softmax(nn.Module):
 
     :param n_words: Vocabulary size V, ``<S>``, ``</S>`` and ``<UNK>`` included.
     :param width: Width P of the LSTM's projected output.
-    :param device: Where to make the parameters; "meta" for none at all.
+    :param device: Where to make the parameters, the CPU if not given; "meta" for none at all.
     """
 
     def __init__(self, n_words: int, width: int, device: Optional[torch.device] = None) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(n_words, width, device=device))
-        self.bias = nn.Parameter(torch.empty(n_words, device=device))
+        self.weight = empty_parameter(n_words, width, device=device)
+        self.bias = empty_parameter(n_words, device=device)
 
 
 def init_softmax(softmax: Softmax, counts: Tensor, generator: torch.Generator) -> None:
@@ -71,7 +72,7 @@ class NegativeSampler:
         weights = counts.double().clamp_min(1.0) ** power
         n_words = len(counts)
         if n_samples >= n_words:
-            self.probabilities = torch.ones(n_words, dtype=torch.float64)
+            self.probabilities = torch.ones_like(weights)
         else:
             # Probabilities above one are cut, and the rest is scaled until the sum fits.
             scale = n_samples / weights.sum()
@@ -87,10 +88,10 @@ class NegativeSampler:
     def sample(self, generator: torch.Generator) -> Negatives:
         """Draw a sample. The result is on the CPU."""
         p = self.probabilities
-        drawn = torch.rand(len(p), generator=generator, dtype=torch.float64) < p
+        drawn = torch.rand(len(p), generator=generator, dtype=p.dtype, device=p.device) < p
         ids = drawn.nonzero()[:, 0]
-        columns = torch.full((len(p),), -1, dtype=torch.int64)
-        columns[ids] = torch.arange(len(ids))
+        columns = torch.full_like(p, -1, dtype=torch.int64)
+        columns[ids] = torch.arange(len(ids), device=columns.device)
         return Negatives(ids, p[ids].log().float(), columns)
 
 

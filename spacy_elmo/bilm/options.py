@@ -59,7 +59,7 @@ def config_from_options(
             skip_connections=lstm.flag("use_skip_connections", False),
             forget_bias=1.0,
         ),
-        initial_state=_initial_state(fields),
+        initial_state=read_initial_state(fields),
         meta={SOURCE_FORMAT: "bilm", SOURCE_OPTIONS: copy.deepcopy(dict(options))},
     )
     if problems:
@@ -67,29 +67,39 @@ def config_from_options(
     return config.validate()
 
 
-def _initial_state(fields: Fields) -> str:
+def read_initial_state(fields: Fields) -> str:
+    """The state that a foreign file names in our own section; without one it is primed."""
     if fields.values.get(OWN_SECTION) is None:
         return "primed"
     return fields.section(OWN_SECTION).text("initial_state", INITIAL_STATES)
 
 
+def with_initial_state(values: Mapping[str, Any], state: str) -> Dict[str, Any]:
+    """The contents of a foreign file, changed to be read with another initial state if need be.
+
+    Other readers pass over our section, and start as their models were trained to.
+    """
+    if read_initial_state(Fields(values, [])) == state:
+        return dict(values)
+    others = {name: value for name, value in values.items() if name != OWN_SECTION}
+    return others if state == "primed" else {OWN_SECTION: {"initial_state": state}, **others}
+
+
 def options_from_config(config: BiLMConfig) -> Dict[str, Any]:
     """Give the options of a model that is to be read by bilm-tf or AllenNLP.
 
-    An imported model gives back the options it came with, unless its shape was changed.
+    An imported model gives back the options it came with, unless its shape was changed; our own
+    section in them says its present initial state.
 
     :raises ElmoError: E029 for models that these files cannot describe.
     """
     _check_describable(config)
     source = config.meta.get(SOURCE_OPTIONS) if config.meta.get(SOURCE_FORMAT) == "bilm" else None
     if isinstance(source, Mapping) and _same_shape(config, source):
-        return copy.deepcopy(dict(source))
+        return with_initial_state(copy.deepcopy(dict(source)), config.initial_state)
     cnn, lstm = config.char_cnn, config.lstm
     clips = {"cell_clip": lstm.cell_clip, "proj_clip": lstm.proj_clip}
-    # Other readers pass over what they do not know, and start as their models were trained to.
-    own = {OWN_SECTION: {"initial_state": config.initial_state}}
-    return {
-        **(own if config.initial_state != "primed" else {}),
+    options = {
         "lstm": {
             "dim": lstm.cell_dim,
             "projection_dim": lstm.projection_dim,
@@ -106,6 +116,7 @@ def options_from_config(config: BiLMConfig) -> Dict[str, Any]:
             "n_highway": cnn.n_highway,
         },
     }
+    return with_initial_state(options, config.initial_state)
 
 
 def _check_describable(config: BiLMConfig) -> None:

@@ -1,7 +1,7 @@
 """A biLM as a language model: which words a context leads to expect, from either side or both."""
 
 from pathlib import Path
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..errors import ElmoError, Errors
 from .encoder import BiLM
-from .scoring import SentenceScore, score_sentences, softmax_words
+from .scoring import SentenceScore, check_scorable, score_sentences, softmax_words
 from .sentences import batches_by_length, check_sentences
 
 
@@ -61,18 +61,20 @@ class LanguageModel:
 
     :param bilm: A model that was loaded with its softmax.
     :raises ElmoError: E050 if the model has no softmax, E058 if its vocabulary lacks the special
-        entries.
+        entries, E170 if it carries states on.
     """
 
     def __init__(self, bilm: BiLM) -> None:
         self.bilm = bilm
         self.words = softmax_words(bilm)
+        check_scorable(bilm)
 
     @classmethod
     def load(cls, path: Union[str, Path], **kwargs: Any) -> "LanguageModel":
         """Load a built-in model by name, or one from files, with its softmax.
 
-        :raises ElmoError: E050 if there is no softmax, and what :meth:`BiLM.load` raises.
+        :raises ElmoError: E050 if there is no softmax, E058, E170, and what :meth:`BiLM.load`
+            raises.
         """
         return cls(BiLM.load(path, softmax=True, **kwargs))
 
@@ -82,11 +84,16 @@ class LanguageModel:
         return unknown
 
     def score(
-        self, sentences: Sequence[Sequence[str]], *, batch_tokens: int = 1024
+        self,
+        sentences: Sequence[Sequence[str]],
+        *,
+        batch_tokens: int = 1024,
+        progress: Optional[Callable[[int], object]] = None,
     ) -> List[SentenceScore]:
         """Log-probability of every word, and of each sentence's end and beginning, in nats.
 
         :param batch_tokens: Tokens that are scored at a time; bounds memory, not results.
+        :param progress: Told of the number of tokens of each batch that is scored.
         :raises ElmoError: E001, E002, E003 if the input is not a list of lists of strings.
         """
         check_sentences(sentences)
@@ -95,6 +102,8 @@ class LanguageModel:
             scores = score_sentences(self.bilm, self.words, [sentences[i] for i in group])
             for i, score in zip(group, scores):
                 results[i] = score
+            if progress is not None:
+                progress(sum(len(sentences[i]) for i in group))
         return [r for r in results if r is not None]
 
     def next_words(self, tokens: Sequence[str], k: int = 10) -> List[Candidate]:
@@ -171,8 +180,8 @@ class LanguageModel:
         combined = forward + backward
         if prior_power:
             assert self.bilm.vocabulary is not None  # or there were no softmax
-            counts = torch.tensor([float(count) for _, count in self.bilm.vocabulary]) + 1.0
-            prior = (counts / counts.sum()).log().to(combined.device)
+            counts = combined.new_tensor([count + 1.0 for _, count in self.bilm.vocabulary])
+            prior = (counts / counts.sum()).log()
             combined = combined - prior_power * prior
         combined = combined.log_softmax(0)
         left_out = [self.words.bos, self.words.eos, self.words.unknown]

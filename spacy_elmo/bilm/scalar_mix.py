@@ -26,6 +26,7 @@ class ScalarMix(nn.Module):
     :param width: Width of the vectors; needed with `layer_norm`, which has parameters of it.
     :param init_weights: What ``w`` starts from, before the softmax; zeros if not given.
     :param trainable: Whether the parameters take gradients. Independent of `init_weights`.
+    :param device: Where to make the parameters, the CPU if not given.
     :raises ElmoError: E004 if `init_weights` are not one for each layer, E005 if `layer_norm`
         is asked for without a `width`.
     """
@@ -46,15 +47,17 @@ class ScalarMix(nn.Module):
                 Errors.E004.format(found=list(init_weights), n=len(init_weights), n_layers=n_layers)
             )
         values = [0.0] * n_layers if init_weights is None else [float(w) for w in init_weights]
-        self.weights = nn.Parameter(torch.tensor(values, device=device))
-        self.gamma = nn.Parameter(torch.ones(1, device=device))
+        # Not torch's global defaults: the layers are float32, on the CPU if not said otherwise.
+        weights = torch.tensor(values, dtype=torch.float32, device=device or "cpu")
+        self.weights = nn.Parameter(weights)
+        self.gamma = nn.Parameter(weights.new_ones(1))
         self.norm_gain: Optional[nn.Parameter] = None
         self.norm_bias: Optional[nn.Parameter] = None
         if layer_norm:
             if width is None:
                 raise ElmoError(Errors.E005)
-            self.norm_gain = nn.Parameter(torch.ones(width, device=device))
-            self.norm_bias = nn.Parameter(torch.zeros(width, device=device))
+            self.norm_gain = nn.Parameter(weights.new_ones(width))
+            self.norm_bias = nn.Parameter(weights.new_zeros(width))
         for parameter in self.parameters():
             parameter.requires_grad_(trainable)
 

@@ -3,7 +3,7 @@
 import itertools
 import math
 from concurrent.futures import Executor
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -84,6 +84,15 @@ def softmax_words(model: BiLM) -> SoftmaxWords:
     return SoftmaxWords(model.vocabulary)
 
 
+def check_scorable(model: BiLM) -> None:
+    """Check that the score of a sentence is its own, whatever was scored before or beside it.
+
+    :raises ElmoError: E170 if states are carried on.
+    """
+    if model.config.initial_state == "carry":
+        raise ElmoError(Errors.E170)
+
+
 def score_sentences(
     model: BiLM,
     words: SoftmaxWords,
@@ -134,14 +143,18 @@ def perplexity(
     *,
     batch_tokens: int = 1024,
     executor: Optional[Executor] = None,
+    progress: Optional[Callable[[int], object]] = None,
 ) -> Perplexity:
     """Perplexity of a text under the full softmax. The text is read in pieces, not kept.
 
     :param batch_tokens: Tokens that are scored at a time.
     :param executor: Scores batches in parallel, if given.
-    :raises ElmoError: E050 if the model has no softmax, E059 if there is no sentence.
+    :param progress: Told of the number of tokens of each batch that is scored.
+    :raises ElmoError: E050 if the model has no softmax, E059 if there is no sentence, E170 if it
+        carries states on.
     """
     words = softmax_words(model)
+    check_scorable(model)
 
     def sums(batch: List[Sequence[str]]) -> List[float]:
         scores = score_sentences(model, words, batch)
@@ -158,7 +171,11 @@ def perplexity(
         n_tokens += sum(len(s) for s in piece)
         n_sentences += len(piece)
         batches = list(_batches(piece, batch_tokens))
-        parts += executor.map(sums, batches) if executor is not None else map(sums, batches)
+        scored = executor.map(sums, batches) if executor is not None else map(sums, batches)
+        for batch, part in zip(batches, scored):
+            parts.append(part)
+            if progress is not None:
+                progress(sum(map(len, batch)))
     if not parts:
         raise ElmoError(Errors.E059)
     forward, backward, oov = (math.fsum(column) for column in zip(*parts))

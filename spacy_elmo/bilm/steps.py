@@ -57,8 +57,8 @@ class Steps(nn.Module):
         :returns: Output, *Shape:* ``(Σ sizes, P)``, and both states after the last step.
         """
         c = doubled.shape[1]
-        output = torch.empty([gates.shape[0], h.shape[1]])
-        squashed = torch.empty([sizes[0], c])
+        output = gates.new_empty([gates.shape[0], h.shape[1]])
+        squashed = gates.new_empty([sizes[0], c])
         start = 0
         for size in sizes:
             stop = start + size

@@ -17,7 +17,7 @@ class WordCache:
 
     def __init__(self, width: int, max_bytes: int) -> None:
         self._capacity = max(0, max_bytes // (4 * width))
-        self._table = torch.empty(0, width)
+        self._table = torch.empty(0, width, dtype=torch.float32, device="cpu")
         self._slots: "OrderedDict[str, int]" = OrderedDict()
         self._lock = threading.Lock()
 
@@ -45,7 +45,7 @@ class WordCache:
                     known.append(row)
                     slots.append(slot)
             if known:
-                out[torch.tensor(known)] = self._table[torch.tensor(slots)]
+                out[_rows(known)] = self._table[_rows(slots)]
         return missing
 
     def put(self, words: Sequence[str], vectors: Tensor) -> None:
@@ -57,7 +57,7 @@ class WordCache:
         with self._lock:
             slots = [self._slot(word) for word in words]
             self._grow()
-            self._table[torch.tensor(slots)] = vectors
+            self._table[_rows(slots)] = vectors
 
     def _slot(self, word: str) -> int:
         # Another thread may have put the same word meanwhile.
@@ -80,3 +80,8 @@ class WordCache:
         table = self._table.new_empty(wanted, self._table.shape[1])
         table[:rows] = self._table
         self._table = table
+
+
+def _rows(numbers: List[int]) -> Tensor:
+    # Whatever torch's default device is, the table lies on the CPU.
+    return torch.tensor(numbers, dtype=torch.int64, device="cpu")

@@ -10,7 +10,7 @@ from ._app import elmo_cli, reports_errors
 
 if TYPE_CHECKING:
     from ..bilm import BiLM
-    from ..embedding import Plan
+    from ..embedding import Plan, Progress
     from ..embedding.selection import Selection
 
 
@@ -63,7 +63,8 @@ def embed_cli(
         str,
         typer.Option(
             "--segmenter",
-            help="Sentences of raw text and docs: punct, sents (the pipeline's own) or whole",
+            help="Sentences of raw text and docs: punct, whole, or sents (as --model or the DocBin "
+            "has them). A line of tokens is always one",
         ),
     ] = "punct",
     dtype: Annotated[str, typer.Option("--dtype", help="float32, or float16: half the size")] = (
@@ -120,7 +121,6 @@ def embed_cli(
     OUTPUT; read_embeddings(OUTPUT) puts the shards together.
     """
     import torch
-    from tqdm import tqdm
 
     from ..embedding import EmbedOptions, embed_corpus
     from ..embedding.sharding import parse_shard
@@ -148,13 +148,12 @@ def embed_cli(
         if gpu_id >= n_gpus:
             raise ElmoError(Errors.E081.format(number=gpu_id, n_gpus=n_gpus))
         bilm = bilm.to(f"cuda:{gpu_id}")
-    bar: "List[tqdm]" = []
+    bar = _Bar()
 
     def announce(plan: "Plan") -> None:
+        # Or its line would be written on.
+        bar.close()
         _announce(plan, dtype)
-        if not dry_run:
-            total, done = plan.counts.n_tokens, plan.tokens_done
-            bar.append(tqdm(total=total, initial=done, unit=" words", unit_scale=True))
 
     try:
         plan = embed_corpus(
@@ -163,12 +162,11 @@ def embed_cli(
             output,
             options,
             announce=announce,
-            progress=lambda n_tokens: bar[0].update(n_tokens),
+            progress=bar,
             dry_run=dry_run,
         )
     finally:
-        for made in bar:
-            made.close()
+        bar.close()
     if not dry_run:
         msg.good(f"Vectors of {plan.counts.n_tokens:,} tokens: {plan.output}")
 
@@ -206,6 +204,43 @@ def _what(
     elif initial_state is not None:
         bilm = BiLM.from_files(bilm.to_files(), initial_state=initial_state)
     return selection, bilm
+
+
+class _Bar:
+    """Progress bar of the phase that a run is in; that of the embedding stays on the screen."""
+
+    def __init__(self) -> None:
+        self._phase = ""
+        self._bar: Any = None
+
+    def __call__(self, progress: "Progress") -> None:
+        from tqdm import tqdm
+
+        if progress.phase != self._phase:
+            self.close()
+            self._phase = progress.phase
+            what, unit = _PHASES[progress.phase]
+            self._bar = tqdm(
+                desc=what,
+                total=progress.total,
+                initial=progress.done,
+                unit=unit,
+                unit_scale=True,
+                leave=progress.phase == "embed",
+            )
+        self._bar.update(progress.done - self._bar.n)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+#: What the bar says in each phase.
+_PHASES = {
+    "count": ("Counting", " lines"),
+    "embed": ("Embedding", " words"),
+    "assemble": ("Assembling", " lines"),
+}
 
 
 def _announce(plan: "Plan", dtype: str) -> None:

@@ -84,6 +84,8 @@ def collect_info(files: "ModelFiles") -> Dict[str, Any]:
 
 def print_info(name: str, facts: Dict[str, Any]) -> None:
     """Print the facts as tables."""
+    from ..bilm.io.origin import describe_origin
+
     cnn, lstm, softmax = facts["char_cnn"], facts["lstm"], facts["softmax"]
     unit = "UTF-8 bytes" if cnn["unit"] == "byte" else f"{cnn['n_characters']:,} code points"
     words = f" and {cnn['n_words']:,} words" if cnn["word_dim"] else ""
@@ -115,6 +117,8 @@ def print_info(name: str, facts: Dict[str, Any]) -> None:
         for key, value in facts["meta"].items()
         if key not in _NOT_SHOWN and isinstance(value, (str, int, float))
     ]
+    if origin := describe_origin(facts["meta"]):
+        meta.append(("begun from", origin))
     if not any(key in facts["meta"] for key in ("licence", "license")):
         meta.append(("licence", "not stated"))
     msg.table(meta, header=("Facts", ""), divider=True)

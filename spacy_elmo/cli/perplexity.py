@@ -46,34 +46,50 @@ def perplexity_cli(
     vocabulary as <UNK>. So perplexities of models with different vocabularies do not compare;
     the share of unknown words stands beside them. Logarithms are natural.
     """
+    import sys
+
     from ..bilm import BiLM
     from ..bilm.io.atomic import replace_file
-    from ..bilm.scoring import perplexity, softmax_words
+    from ..bilm.scoring import check_scorable, perplexity, softmax_words
     from ..training.readers import expand_inputs, read_documents
 
     bilm = BiLM.load(model, softmax=True, initial_state=initial_state)
     words = softmax_words(bilm)
+    check_scorable(bilm)
     paths = expand_inputs(text)
     sentences = (s.tokens for s in read_documents(paths, lang=lang, model=pipeline))
     if per_token is None:
-        result = perplexity(bilm, sentences, batch_tokens=batch_tokens)
+        with _bar() as bar:
+            result = perplexity(bilm, sentences, batch_tokens=batch_tokens, progress=bar.update)
         _show(result.to_dict(), as_json)
         return
     if str(per_token) == "-":
         # UTF-8 whatever the locale.
-        _write_tokens(typer.get_text_stream("stdout", encoding="utf-8"), bilm, words, sentences)
+        stream = typer.get_text_stream("stdout", encoding="utf-8")
+        # On a terminal the rows themselves show how far it is.
+        with _bar(hidden=sys.stdout.isatty()) as bar:
+            _write_tokens(stream, bilm, words, sentences, bar)
         return
-    with replace_file(per_token) as temporary:
+    with replace_file(per_token) as temporary, _bar() as bar:
         with open(temporary, "w", encoding="utf-8", newline="") as file:
-            n_tokens = _write_tokens(file, bilm, words, sentences)
+            n_tokens = _write_tokens(file, bilm, words, sentences, bar)
     msg.good(f"Log-probabilities of {n_tokens:,} tokens: {per_token}")
+
+
+def _bar(hidden: bool = False) -> Any:
+    """How many words are scored; not shown where standard error is no terminal."""
+    from tqdm import tqdm
+
+    return tqdm(desc="Scoring", unit=" words", unit_scale=True, leave=False, disable=hidden or None)
 
 
 #: Sentences that are scored together for --per-token.
 _TOGETHER = 32
 
 
-def _write_tokens(file: TextIO, bilm: Any, words: Any, sentences: Iterator[List[str]]) -> int:
+def _write_tokens(
+    file: TextIO, bilm: Any, words: Any, sentences: Iterator[List[str]], bar: Any
+) -> int:
     """Write a row for each token and boundary; gives the number of tokens."""
     from ..bilm.scoring import score_sentences
 
@@ -91,6 +107,7 @@ def _write_tokens(file: TextIO, bilm: Any, words: Any, sentences: Iterator[List[
                 file.write("\t".join(map(str, (number, *row))) + "\n")
             number += 1
             n_tokens += len(sentence)
+            bar.update(len(sentence))
     file.flush()
     return n_tokens
 

@@ -56,7 +56,12 @@ def pretrain_cli(
         bool, typer.Option("--allow-changed-corpus", help="Resume though input files changed")
     ] = False,
     gpu_id: Annotated[int, typer.Option("--gpu-id", "-g", help="GPU to use, -1 for CPU")] = -1,
-    threads: Annotated[int, typer.Option("--threads", help="Cores to use, 0 for all")] = 0,
+    threads: Annotated[
+        int,
+        typer.Option(
+            "--threads", help="Cores of each process, 0 for an equal share of the machine's"
+        ),
+    ] = 0,
 ) -> None:
     """
     Train a biLM of your own from raw text.
@@ -64,7 +69,8 @@ def pretrain_cli(
     INPUT is text with a pre-tokenised sentence a line (a blank line begins a new document), the
     same as .gz or .xz, raw text as spaCy's JSONL (then --lang or --model says how to tokenise
     it), or DocBins (.spacy). OUTPUT gets model-best and model-last, which `add_pipe("elmo")`
-    and all other commands take, with checkpoints, a log and a curve of the perplexity.
+    and all other commands take, with checkpoints, a log and a curve of the perplexity. Under
+    torchrun it must be a folder that all machines see.
 
     Every setting of the config can be given as an option, for example --training.epochs 3.
     """

@@ -37,6 +37,7 @@ def surprisal_cli(
     import sys
 
     import spacy
+    from tqdm import tqdm
 
     from ..analysis.heat_map import render
     from ..bilm.io.atomic import replace_file
@@ -58,7 +59,13 @@ def surprisal_cli(
     blocks = [block.strip("\n") for block in content.split("\n\n") if block.strip()]
     if not blocks:
         raise ElmoError(Errors.E059)
-    docs = list(score_docs(nlp.pipe(blocks), lm))
+    docs = list(nlp.pipe(blocks))
+    n_words = sum(not token.is_space for doc in docs for token in doc)
+    # Off where standard error is no terminal.
+    with tqdm(
+        desc="Scoring", total=n_words, unit=" words", unit_scale=True, leave=False, disable=None
+    ) as bar:
+        docs = list(score_docs(docs, lm, progress=bar.update))
     page = render(docs, page=True, jupyter=False, numbers=numbers, max_bits=max_bits)
     with replace_file(output) as temporary:
         temporary.write_text(page, encoding="utf-8")

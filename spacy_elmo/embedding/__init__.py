@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from .reading import EmbeddedSentence, Embeddings, read_embeddings
 
 if TYPE_CHECKING:
-    from .options import EmbedOptions, Plan
+    from .options import EmbedOptions, Plan, Progress
     from .run import embed_corpus
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "EmbeddedSentence",
     "Embeddings",
     "Plan",
+    "Progress",
     "embed_corpus",
     "read_embeddings",
 ]
@@ -20,7 +21,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # Who only reads embeddings has no need of torch.
-    if name in ("EmbedOptions", "Plan"):
+    if name in ("EmbedOptions", "Plan", "Progress"):
         from . import options
 
         return getattr(options, name)

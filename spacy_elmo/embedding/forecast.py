@@ -4,10 +4,10 @@ import shutil
 import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterable, Tuple
+from typing import Any, Callable, Dict, Iterable, Tuple
 
 from ..errors import ElmoWarning, Warnings
-from .items import Item
+from .items import BATCH, Item
 
 
 @dataclass
@@ -30,13 +30,20 @@ class Counts:
         return asdict(self)
 
 
-def count(items: Iterable[Item]) -> Counts:
-    """Count items, which are read to their end."""
+def count(items: Iterable[Item], told: Callable[[int], object] = lambda n: None) -> Counts:
+    """Count items, which are read to their end.
+
+    :param told: Told now and then of the number so far, and at the end.
+    """
     counts = Counts()
     for item in items:
+        # A call for each would take longer than the counting.
+        if counts.n_items % BATCH == 0:
+            told(counts.n_items)
         counts.n_items += 1
         counts.n_tokens += len(item.tokens)
         counts.text_bytes += len(item.text.encode("utf-8", "surrogatepass"))
+    told(counts.n_items)
     return counts
 
 

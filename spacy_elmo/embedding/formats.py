@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ..errors import ElmoError, Errors
 from .hdf5 import Hdf5Reader, import_h5py, write_hdf5
@@ -10,7 +10,7 @@ from .npz import NpzReader, write_npz
 from .parquet import ParquetReader, import_pyarrow, write_parquet
 from .parts import read_part
 from .safetensors_folder import INDEX_NAME, SafetensorsReader, write_safetensors
-from .stored import FORMAT_NAME, FORMAT_VERSION, Manifest, Reader, Source
+from .stored import FORMAT_NAME, FORMAT_VERSION, Manifest, Reader, Stored
 
 #: Endings of each format; an output named otherwise needs its format named.
 SUFFIXES: Dict[str, Tuple[str, ...]] = {
@@ -60,12 +60,27 @@ def assemble(
     manifest: Manifest,
     parts: Sequence[Tuple[Path, int]],
     compress: bool,
+    told: Callable[[float], object] = lambda share: None,
 ) -> None:
-    """Write an output from finished parts, which come with the numbers of their items."""
+    """Write an output from finished parts, which come with the numbers of their items.
+
+    :param told: Told after each item which share of the work is done, up to 1.
+    """
     if format == "safetensors":
-        write_safetensors(path, manifest, parts)
+        write_safetensors(path, manifest, parts, told)
         return
-    source: Source = lambda: (item for part, _ in parts for item in read_part(part))  # noqa: E731
+    # npz has the tokens of all items in a place of their own, behind the vectors.
+    n_passes = 2 if format == "npz" and manifest["sentences"] else 1
+    n_done = 0
+
+    def source() -> Iterator[Stored]:
+        nonlocal n_done
+        for part, _ in parts:
+            for item in read_part(part):
+                yield item
+                n_done += 1
+                told(n_done / (n_passes * manifest["n_items"]))
+
     _WRITERS[format](path, manifest, source, compress)
 
 

@@ -49,17 +49,18 @@ def read_items(
     ``.jsonl``    lines. ``{"text": ...}`` is tokenised; ``{"tokens": [...]}`` is a sentence as it
                   is.
     ``.spacy``    docs of a DocBin, which is loaded whole. The tokenizer's segmenter cuts them.
-    all others    lines: a sentence with whitespace between the tokens, or, if there is a tokenizer,
-                  raw text.
+    all others    lines: a sentence with whitespace between the tokens, or raw text, if there is a
+                  tokenizer that cuts texts.
     ============  ==================================================================================
 
     Text and JSONL may be compressed (``.gz``, ``.xz``). Whitespace is what `str.split` takes for
     it, as in AllenNLP.
 
     :param path: The file.
-    :param tokenizer: Cuts raw text to tokens and sentences.
+    :param tokenizer: Cuts raw text to tokens and sentences. Lines of tokens are a sentence each.
     :param wanted: Says by its number whether an item is wanted; others are not even decoded.
-    :raises ElmoError: E060, E061, E062, E073 for paths that cannot be read; while iterating E064
+    :raises ElmoError: E060, E061, E062, E073 for paths that cannot be read, E162 for lines whose
+        sentences nothing has set, though the segmenter "sents" goes by them; while iterating E064
         to E079 for the first thing that is wrong with the content.
     """
     path = Path(path)
@@ -71,7 +72,9 @@ def read_items(
     if kind == "docbin":
         return _docbin_items(path, tokenizer or Tokenizer(), wanted)
     lines = _text_lines(path, wanted) if kind == "text" else _jsonl_lines(path, wanted)
-    if tokenizer is not None:
+    if tokenizer is not None and tokenizer.segmenter == "sents" and not tokenizer.cuts_text:
+        raise ElmoError(Errors.E162.format(path=path))
+    if tokenizer is not None and tokenizer.cuts_text:
         return _tokenised(path, lines, tokenizer)
     return _as_they_are(path, lines, raw=kind == "jsonl")
 

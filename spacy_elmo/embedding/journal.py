@@ -10,14 +10,10 @@ import os
 import shutil
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Dict, List, Optional, Type
+from typing import Any, Dict, List, Optional, Type
 
+from ..bilm.io.lock import LOCK_NAME, FolderLock
 from ..errors import ElmoError, Errors
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 JOURNAL_NAME = "journal.jsonl"
 
@@ -37,8 +33,10 @@ class Journal:
         #: Identity of the assembled output, once it is about to be put in place.
         self.assembled: Optional[Dict[str, int]] = None
         folder.mkdir(parents=True, exist_ok=True)
-        self._lock: Optional[BinaryIO] = None
-        self._lock_folder()
+        try:
+            self._lock = FolderLock(folder)
+        except BlockingIOError as err:
+            raise ElmoError(Errors.E136.format(path=folder)) from err
         try:
             self._read()
         except BaseException:
@@ -56,23 +54,9 @@ class Journal:
     ) -> None:
         self.close()
 
-    def _lock_folder(self) -> None:
-        if fcntl is None:
-            return
-        # A lock of the system, which goes away with the process however that ends.
-        lock = open(self.folder / "lock", "wb")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as err:
-            lock.close()
-            raise ElmoError(Errors.E136.format(path=self.folder)) from err
-        self._lock = lock
-
     def close(self) -> None:
         """Unlock the folder."""
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        self._lock.close()
 
     # -- reading -------------------------------------------------------------------------
 
@@ -152,14 +136,14 @@ class Journal:
     def clear(self) -> None:
         """Forget all that was done, to begin anew."""
         for path in self.folder.iterdir():
-            if path.name != "lock":
+            if path.name != LOCK_NAME:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         self.header, self.parts, self.assembled = None, [], None
 
     def remove(self) -> None:
         """Remove the folder; the journal last, so that a kill in between leaves it readable."""
         for path in self.folder.iterdir():
-            if path.name not in ("lock", JOURNAL_NAME):
+            if path.name not in (LOCK_NAME, JOURNAL_NAME):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         self.close()
         shutil.rmtree(self.folder)
@@ -172,4 +156,4 @@ def identity(path: Path) -> Dict[str, int]:
 
 
 def _is_ours(name: str) -> bool:
-    return name in ("lock", JOURNAL_NAME, "assembled", "replaced") or name.startswith("part-")
+    return name in (LOCK_NAME, JOURNAL_NAME, "assembled", "replaced") or name.startswith("part-")

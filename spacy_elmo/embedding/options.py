@@ -58,6 +58,22 @@ class EmbedOptions:
 
 
 @dataclass(frozen=True)
+class Progress:
+    """How far a run is. The first report of each phase comes before its work.
+
+    :param phase: "count", "embed" and "assemble", one after the other; a phase that an earlier run
+        has finished does not come again.
+    :param done: Lines (or docs) that are counted, tokens that are embedded, those of an earlier run
+        included, or lines that are copied to their places.
+    :param total: Where `done` ends; None when counting, since it is not known.
+    """
+
+    phase: str
+    done: int
+    total: Optional[int]
+
+
+@dataclass(frozen=True)
 class Plan:
     """What a run is about to do.
 

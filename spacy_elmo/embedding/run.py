@@ -14,7 +14,7 @@ from .forecast import Counts, count, forecast
 from .formats import FOLDERS, IN_PLACE, assemble, check_format, format_of
 from .items import Item, read_items
 from .journal import Journal
-from .options import EmbedOptions, Plan
+from .options import EmbedOptions, Plan, Progress
 from .parts import PART_ITEMS, Part, default_part_tokens
 from .safetensors_folder import INDEX_NAME
 from .stored import FORMAT_NAME, FORMAT_VERSION, Manifest
@@ -24,9 +24,9 @@ from .tokenizing import Tokenizer
 PARTIAL_SUFFIX = ".partial"
 
 
-#: Told of the plan before any sentence is encoded, and of the tokens of each batch.
+#: Told of the plan before any sentence is encoded, and all the time of how far the run is.
 Announce = Callable[[Plan], None]
-Progress = Callable[[int], object]
+Told = Callable[[Progress], object]
 
 
 def embed_corpus(
@@ -36,7 +36,7 @@ def embed_corpus(
     options: Optional[EmbedOptions] = None,
     *,
     announce: Optional[Announce] = None,
-    progress: Optional[Progress] = None,
+    progress: Optional[Told] = None,
     dry_run: bool = False,
 ) -> Plan:
     """Write the vectors of all lines (or docs) of a file.
@@ -53,23 +53,26 @@ def embed_corpus(
         of them; each gets its number.
     :param options: What to write and how.
     :param announce: Told of the plan once all is counted.
-    :param progress: Told of the number of tokens of each batch.
+    :param progress: Told at the beginning of each phase, and often in it, how far the run is.
     :param dry_run: Count and announce only; nothing is written.
     :returns: The plan that was carried out.
     :raises ElmoError: E130 to E137 for options, outputs and unfinished runs that do not fit, E039
-        if it cannot be written, E060 to E079 for the input.
+        if it cannot be written, E060 to E079, E100 and E162 for the input.
     """
     options = options or EmbedOptions()
     output = options.shard.path(Path(output))
     format = format_of(output, options.format)
     check_format(format, output, options.compress)
+    if output.is_symlink():
+        # A link stays one; the parts lie beside what it leads to, perhaps on another disk.
+        output = Path(os.path.realpath(output))
     options.selection.check(bilm.n_layers, bilm.width)
     if bilm.config.initial_state == "carry":
         expected = "'zero' or 'primed', which keep sentences independent of their batch,"
         raise ElmoError(Errors.E094.format(name="initial_state", found="carry", expected=expected))
-    job = _Job(bilm, Path(input), output, format, options)
+    job = _Job(bilm, Path(input), output, format, options, progress or (lambda progress: None))
     try:
-        return job.run(announce, progress or (lambda n: None), dry_run)
+        return job.run(announce, dry_run)
     except OSError as err:
         problem = say_os_error(err)
         raise ElmoError(Errors.E039.format(path=output, problem=problem)) from err
@@ -79,10 +82,16 @@ class _Job:
     """One run, with everything that was settled before it."""
 
     def __init__(
-        self, bilm: BiLM, input: Path, output: Path, format: str, options: EmbedOptions
+        self,
+        bilm: BiLM,
+        input: Path,
+        output: Path,
+        format: str,
+        options: EmbedOptions,
+        told: Told,
     ) -> None:
         self.bilm, self.input, self.output = bilm, input, output
-        self.format, self.options = format, options
+        self.format, self.options, self.told = format, options, told
         self.tokenizer: Optional[Tokenizer] = None
         if options.lang or options.model or options.segmenter != "punct":
             self.tokenizer = Tokenizer(options.lang, options.model, options.segmenter)
@@ -90,8 +99,11 @@ class _Job:
         self.bytes_per_token = n_values * np.dtype(options.dtype).itemsize
         self.part_tokens = options.part_tokens or default_part_tokens(self.bytes_per_token)
 
-    def items(self, done: int = 0) -> Iterator[Item]:
-        """Items of the shard, without the first ones of it."""
+    def items(self, done: int = 0, *, counting: bool = False) -> Iterator[Item]:
+        """Items of the shard, without the first ones of it.
+
+        :param counting: Their tokens alone are wanted, not the sentences.
+        """
         shard = self.options.shard
         self.n_seen = 0
 
@@ -99,15 +111,20 @@ class _Job:
             self.n_seen = index + 1
             return shard.owns(index) and index // shard.n >= done
 
-        return read_items(self.input, self.tokenizer, wanted)
+        tokenizer = self.tokenizer
+        if tokenizer is not None and counting:
+            tokenizer = tokenizer.for_counting()
+        return read_items(self.input, tokenizer, wanted)
 
     def count(self) -> Counts:
         """Size of the shard; reads the input once."""
-        counts = count(self.items())
+        self.told(Progress("count", 0, None))
+        items = self.items(counting=True)
+        counts = count(items, lambda n_items: self.told(Progress("count", n_items, None)))
         counts.n_total = self.n_seen
         return counts
 
-    def run(self, announce: Optional[Announce], progress: Progress, dry_run: bool) -> Plan:
+    def run(self, announce: Optional[Announce], dry_run: bool) -> Plan:
         folder = self.output.with_name(self.output.name + PARTIAL_SUFFIX)
         # Says what is wrong with the path before anything is made.
         self.items()
@@ -120,13 +137,13 @@ class _Job:
         self._check_output(folder)
         with Journal(folder) as journal:
             try:
-                return self._run(journal, announce, progress)
+                return self._run(journal, announce)
             finally:
                 # Nothing was done: nothing stays behind.
                 if journal.header is None and folder.exists():
                     journal.remove()
 
-    def _run(self, journal: Journal, announce: Optional[Announce], progress: Progress) -> Plan:
+    def _run(self, journal: Journal, announce: Optional[Announce]) -> Plan:
         options, output = self.options, self.output
         facts = self._facts()
         if journal.header is not None and journal.header["run"] != facts:
@@ -148,7 +165,7 @@ class _Job:
         if not placed:
             plan.forecast.check_room(output.parent, sum(p["bytes"] for p in journal.parts))
             if plan.items_done < counts.n_items:
-                self._embed(journal, plan, progress)
+                self._embed(journal, plan)
             self._finish(journal, counts, facts)
         journal.remove()
         return plan
@@ -160,6 +177,9 @@ class _Job:
         if not self.options.overwrite:
             raise ElmoError(Errors.E134.format(path=self.output, what=""))
         is_folder = self.output.is_dir()
+        if not is_folder and not self.output.is_file():
+            what = " and is a pipe, socket or device"
+            raise ElmoError(Errors.E134.format(path=self.output, what=what))
         if is_folder != (self.format in FOLDERS):
             what = f" and is a {'folder' if is_folder else 'file'}, unlike a {self.format} output"
             raise ElmoError(Errors.E134.format(path=self.output, what=what))
@@ -186,8 +206,10 @@ class _Job:
 
     # -- work ----------------------------------------------------------------------------
 
-    def _embed(self, journal: Journal, plan: Plan, progress: Progress) -> None:
+    def _embed(self, journal: Journal, plan: Plan) -> None:
         options = self.options
+        n_done, n_tokens = plan.tokens_done, plan.counts.n_tokens
+        self.told(Progress("embed", n_done, n_tokens))
         part = Part(not options.forget_sentences)
         # The engine keeps words of earlier batches, whose last bits may depend on the batch that
         # they were in (they do not with the usual libraries, but nobody promises it). A part that
@@ -199,12 +221,13 @@ class _Job:
         pending = 0
 
         def flush() -> None:
-            nonlocal batch
+            nonlocal batch, n_done
             distinct = {_key(item): item for item in batch if _key(item) not in known}
             known.update(zip(distinct, self._vectors(list(distinct.values()))))
             for item in batch:
                 part.add(item, known[_key(item)])
-            progress(sum(len(item.tokens) for item in batch))
+            n_done += sum(len(item.tokens) for item in batch)
+            self.told(Progress("embed", n_done, n_tokens))
             batch = []
 
         for item in self.items(plan.items_done):
@@ -247,7 +270,13 @@ class _Job:
             shutil.rmtree(assembled) if assembled.is_dir() else assembled.unlink()
         parts = [(journal.folder / p["file"], p["n_items"]) for p in journal.parts]
         manifest = self._manifest(counts, facts)
-        assemble(self.format, assembled, manifest, parts, self.options.compress)
+
+        def told(share: float) -> None:
+            n_items = counts.n_items
+            self.told(Progress("assemble", round(share * n_items), n_items))
+
+        told(0.0)
+        assemble(self.format, assembled, manifest, parts, self.options.compress, told)
         _sync(assembled)
         journal.will_place(assembled)
         if self.output.is_dir():

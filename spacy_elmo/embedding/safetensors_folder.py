@@ -8,7 +8,7 @@ import os
 import shutil
 from bisect import bisect_right
 from pathlib import Path
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 from ..errors import ElmoError, Errors
 from .sharding import Shard
@@ -17,8 +17,16 @@ from .stored import TOKENS_NAME, Manifest, Reader, Stored, from_json
 INDEX_NAME = "index.json"
 
 
-def write_safetensors(path: Path, manifest: Manifest, parts: Sequence[Tuple[Path, int]]) -> None:
-    """Make a folder of finished parts, which come with the numbers of their items."""
+def write_safetensors(
+    path: Path,
+    manifest: Manifest,
+    parts: Sequence[Tuple[Path, int]],
+    told: Callable[[float], object],
+) -> None:
+    """Make a folder of finished parts, which come with the numbers of their items.
+
+    :param told: Told after each part which share of the work is done.
+    """
     path.mkdir()
     files = []
     for number, (part, n_items) in enumerate(parts, start=1):
@@ -29,6 +37,7 @@ def write_safetensors(path: Path, manifest: Manifest, parts: Sequence[Tuple[Path
             # Not all file systems have links.
             shutil.copyfile(part, path / name)
         files.append({"file": name, "n_items": n_items})
+        told(number / len(parts))
     index = json.dumps({**manifest, "files": files}, indent=2)
     with open(path / INDEX_NAME, "w", encoding="ascii") as file:
         file.write(index + "\n")

@@ -1,5 +1,6 @@
 """Raw text and docs to tokens and sentences, with spaCy."""
 
+import copy
 import functools
 from contextlib import nullcontext
 from pathlib import Path
@@ -40,20 +41,44 @@ class Tokenizer:
             raise ElmoError(Errors.E070.format(name=name, reason="only one of the two can be used"))
         self.lang, self.model, self.segmenter = lang, model, segmenter
         self._nlp: Any = None
+        self._only_adds_boundaries = False
         if lang or model:
             from ..training.spacy_reader import Pipeline
 
-            self._nlp = Pipeline(lang, model).nlp
+            pipeline = Pipeline(lang, model)
+            self._nlp = pipeline.nlp
+            self._only_adds_boundaries = pipeline.only_adds_boundaries
+        # Of the next texts; and, once some have gone through the whole, of all further ones.
+        self._spares_pipeline = self._will_spare = False
+
+    @property
+    def cuts_text(self) -> bool:
+        """Whether there is a language or pipeline that cuts texts; without, only docs are cut."""
+        return self._nlp is not None
+
+    def for_counting(self) -> "Tokenizer":
+        """One that gives the same tokens; of their sentences it says nothing.
+
+        It spares a pipeline that is run for sentence boundaries alone, but for the first texts, by
+        which one that does not work at all is found out. Where the pipeline may change the tokens,
+        or may turn out to set no boundaries, it runs all the same.
+        """
+        other = copy.copy(self)
+        other._will_spare = self.segmenter == "sents" and self._only_adds_boundaries
+        return other
 
     def cut(self, path: Path, texts: Sequence[Tuple[int, str]]) -> List[Cut]:
         """Cut texts, which come with the numbers of their lines for messages.
 
+        Needs a language or pipeline, see `cuts_text`.
+
         :raises ElmoError: E078 if a text is too long for the pipeline, E079 if it fails, E100 if
             it sets no sentence boundaries but these are asked for.
         """
-        run_all = self.segmenter == "sents"
+        wants_all = self.segmenter == "sents"
+        run_all = wants_all and not self._spares_pipeline
         for number, text in texts:
-            if run_all and len(text) > self._nlp.max_length:
+            if wants_all and len(text) > self._nlp.max_length:
                 found, limit = len(text), self._nlp.max_length
                 raise ElmoError(
                     Errors.E078.format(path=path, line=number, found=found, limit=limit)
@@ -64,7 +89,11 @@ class Tokenizer:
         try:
             with zone():
                 run = self._nlp.pipe if run_all else functools.partial(map, self._nlp.tokenizer)
-                return self.cut_docs(list(run(contents)))
+                docs = list(run(contents))
+                if self._spares_pipeline:
+                    return [([t.text for t in doc], []) for doc in docs]
+                self._spares_pipeline = self._will_spare
+                return self.cut_docs(docs)
         except ElmoError:
             raise
         except Exception as err:
@@ -80,10 +109,9 @@ class Tokenizer:
             "sents": segmenters.doc_sents_segmenter,
             "whole": segmenters.whole_doc_segmenter,
         }
-        result = []
-        for doc, spans in zip(docs, functions[self.segmenter](docs)):
-            sentences = [[t.i for t in doc[a:b] if not t.is_space] for a, b in spans]
-            result.append(([t.text for t in doc], [s for s in sentences if s]))
+        result: List[Cut] = [([t.text for t in doc], []) for doc in docs]
+        for sentence in segmenters.sentences_of(docs, functions[self.segmenter]):
+            result[sentence.doc][1].append(sentence.indices.tolist())
         return result
 
 

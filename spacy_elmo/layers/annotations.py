@@ -6,12 +6,16 @@ components follow each other, these are the last one's; the layers of those befo
 for the listeners, under the component's name.
 """
 
-from typing import Any, Dict, Optional, Tuple, cast
+from typing import Any, Dict, Optional, Tuple, Union, cast
 
 import numpy as np
 from spacy.tokens import Doc, Span, Token
 
 from ..errors import ElmoError, Errors
+
+TextT = Union[Doc, Span, Token]
+#: Number of a layer, or "mix".
+LayerT = Union[int, str]
 
 LAYERS = "elmo_layers"
 _LAYERS_KEY = ("._.", LAYERS, None, None)
@@ -98,6 +102,39 @@ def vectors(doc: Doc, start: int = 0, stop: Optional[int] = None) -> np.ndarray:
     if layers is None:
         raise ElmoError(Errors.E103.format(text=doc.text[:40]))
     return mixed(layers[:, start:stop], _data(doc)[_MIX_KEY])
+
+
+def token_vectors(text: TextT, layer: LayerT = "mix") -> np.ndarray:
+    """Vectors of a text's tokens. *(n_tokens, width)*, not to be changed.
+
+    text (Union[Doc, Span, Token]): A text that went through a pipeline with `elmo`.
+    layer (Union[int, str]): Number of a layer (0 for the token layer, -1 for the top one), or
+        "mix" for the component's own mix.
+    :raises ElmoError: E102 and E103 as `vectors`, E152 if a layer is wanted but only the mix is
+        there, E144 if there is no such layer.
+    """
+    if isinstance(text, Token):
+        text = text.doc[text.i : text.i + 1]
+    doc, start, stop = (
+        (text, 0, len(text)) if isinstance(text, Doc) else (text.doc, text.start, text.end)
+    )
+    if layer == "mix":
+        return vectors(doc, start, stop)
+    layers = doc_layers(doc)
+    if layers is None:
+        vectors(doc, 0, 0)  # Raises if there is nothing at all.
+        raise ElmoError(Errors.E152.format(text=doc.text[:40]))
+    if not isinstance(layer, int) or not -len(layers) <= layer < len(layers):
+        expected = f"'mix' or the number of a layer, 0 to {len(layers) - 1}"
+        raise ElmoError(Errors.E144.format(name="layer", found=layer, expected=expected))
+    rows: np.ndarray = layers[layer, start:stop]
+    return rows
+
+
+def are_words(text: TextT) -> np.ndarray:
+    """Which tokens of a text are words, not whitespace: others have no vectors. *(n_tokens,)*."""
+    tokens = [text] if isinstance(text, Token) else text
+    return np.array([not token.is_space for token in tokens], bool)
 
 
 def _get_doc(doc: Doc) -> np.ndarray:

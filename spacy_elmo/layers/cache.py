@@ -7,16 +7,14 @@ runs, can stand behind the memory.
 
 import hashlib
 import os
-import sqlite3
 import threading
 from collections import OrderedDict
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Dict, Iterator, NamedTuple, Optional, Sequence, Union
+from typing import Any, Dict, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
 
-from ..errors import ElmoError, Errors
+from .cache_file import CacheFile
 
 #: Bytes that are kept as long as nothing is trained: texts that are processed once do not come
 #: again, and memory should not grow with their number.
@@ -43,9 +41,11 @@ class CacheStatistics(NamedTuple):
 class SentenceCache:
     """Layers of sentences, layer 0 once (it is the same vector twice).
 
-    max_bytes (int): Bytes of vectors in memory at most; 0 turns the cache off. Only
-        `PREDICTION_BYTES` of them are used before `train` is called.
-    path (Optional[Path]): File behind the memory, None for none.
+    max_bytes (int): Bytes of vectors in memory at most; 0 for none. Only `PREDICTION_BYTES` of
+        them are used before `train` is called.
+    path (Optional[Path]): File behind the memory, None for none. Before `train` is called, it is
+        read if it is there, and never written.
+    max_file_bytes (int): Bytes that the file may grow to, 0 for no limit.
     fingerprint (str): Identifies weights and precision; entries of others are not found.
     """
 
@@ -53,27 +53,54 @@ class SentenceCache:
         self,
         max_bytes: int,
         path: Optional[Union[str, Path]] = None,
+        max_file_bytes: int = 0,
         fingerprint: str = "",
     ) -> None:
         self.max_bytes = max_bytes
         self._limit = min(max_bytes, PREDICTION_BYTES)
-        self.path = None if path is None else str(path)
         self.fingerprint = fingerprint
         self._entries: "OrderedDict[bytes, np.ndarray]" = OrderedDict()
         self._bytes = self._hits = self._file_hits = self._misses = 0
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._file: Optional[sqlite3.Connection] = None
-        self._inherited: Optional[sqlite3.Connection] = None
+        self._file = None if path is None else CacheFile(path, max_file_bytes)
+        self._trains = False
 
     @property
     def enabled(self) -> bool:
         """Whether anything is kept at all."""
-        return self.max_bytes > 0 or self.path is not None
+        return self.max_bytes > 0 or self._file is not None
 
-    def train(self) -> None:
-        """Use all of the memory that was allowed, since sentences will come again."""
-        self._limit = self.max_bytes
+    @property
+    def has_file(self) -> bool:
+        """Whether a file stands behind the memory."""
+        return self._file is not None
+
+    @property
+    def trains(self) -> bool:
+        """Whether this is a training: see `train`."""
+        return self._trains
+
+    def train(self, on: bool = True) -> None:
+        """Begin a training, or end it: sentences will come again.
+
+        All of the memory that was allowed is then used, and the file is made and written.
+        """
+        if on == self._trains:
+            return
+        with self._guard():
+            self._trains = on
+            self._limit = self.max_bytes if on else min(self.max_bytes, PREDICTION_BYTES)
+            self._drop_oldest()
+            if self._file is not None:
+                self._file.writes = on
+
+    def copy(self) -> "SentenceCache":
+        """An empty cache of the same settings, outside of training."""
+        file = self._file
+        if file is None:
+            return SentenceCache(self.max_bytes)
+        return SentenceCache(self.max_bytes, file.path, file.max_bytes)
 
     @property
     def statistics(self) -> CacheStatistics:
@@ -85,7 +112,7 @@ class SentenceCache:
     def get(self, tokens: Sequence[str]) -> Optional[np.ndarray]:
         """Layers of a sentence, *(L + 1, n_tokens, width)*, or None; not to be changed.
 
-        :raises ElmoError: E118 if there is a file that cannot be used.
+        :raises ElmoError: E118 if there is a file that cannot be used, in a training.
         """
         if not self.enabled:
             return None
@@ -96,7 +123,7 @@ class SentenceCache:
                 self._entries.move_to_end(key)
                 self._hits += 1
                 return _unpack(packed)
-            packed = self._read(key, len(tokens))
+            packed = None if self._file is None else self._file.read(key, len(tokens))
             if packed is None:
                 self._misses += 1
                 return None
@@ -107,24 +134,18 @@ class SentenceCache:
     def put(self, tokens: Sequence[str], layers: np.ndarray) -> None:
         """Keep the layers of a sentence.
 
-        :raises ElmoError: E118 if there is a file that cannot be written.
+        :raises ElmoError: E118 if there is a file that cannot be written, in a training.
         """
-        if not self.enabled:
-            return
-        if self.path is None and layers.nbytes > 2 * self._limit:
-            # More than would fit when packed; not worth a copy.
+        writes = self._file is not None and self._trains
+        if not writes and layers.nbytes > 2 * self._limit:
+            # Nowhere to go, or more than would fit when packed; not worth a copy.
             return
         key = self._key(tokens)
         packed = _pack(layers)
         with self._guard():
             self._keep(key, packed)
-            if self.path is not None:
-                header = np.array(packed.shape, np.int64).tobytes()
-                with self._connection() as file:
-                    file.execute(
-                        "INSERT OR REPLACE INTO sentences VALUES (?, ?)",
-                        (key, header + packed.tobytes()),
-                    )
+            if self._file is not None:
+                self._file.write(key, packed)
 
     def clear(self) -> None:
         """Forget what is in memory; the counters stay."""
@@ -140,6 +161,9 @@ class SentenceCache:
             self._bytes -= old.nbytes
         self._entries[key] = packed
         self._bytes += packed.nbytes
+        self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
         while self._bytes > self._limit:
             _, dropped = self._entries.popitem(last=False)
             self._bytes -= dropped.nbytes
@@ -155,61 +179,23 @@ class SentenceCache:
     def _guard(self) -> threading.Lock:
         """The lock of this process: services call one pipeline from several threads."""
         if self._pid != os.getpid():
-            # A forked process can get the lock closed by a thread that it does not have. And the
-            # connection must be neither used nor closed in it, so a reference is kept.
+            # A forked process can get the lock closed by a thread that it does not have.
             self._pid, self._lock = os.getpid(), threading.Lock()
-            self._inherited, self._file = self._file, None
+            if self._file is not None:
+                self._file.leave_to_parent()
         return self._lock
-
-    @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
-        """The file, in a transaction that ends with the block."""
-        assert self.path is not None
-        try:
-            if self._file is None:
-                self._file = sqlite3.connect(self.path, timeout=60.0, check_same_thread=False)
-                # A cache may lose its last entries in a power failure, but must not wait for the
-                # disk at each.
-                self._file.execute("PRAGMA journal_mode = WAL")
-                self._file.execute("PRAGMA synchronous = NORMAL")
-                with self._file:
-                    self._file.execute(
-                        "CREATE TABLE IF NOT EXISTS sentences (key BLOB PRIMARY KEY, layers BLOB)"
-                    )
-            with self._file:
-                yield self._file
-        except sqlite3.Error as error:
-            raise ElmoError(Errors.E118.format(path=self.path, problem=error)) from error
-
-    def _read(self, key: bytes, n_tokens: int) -> Optional[np.ndarray]:
-        if self.path is None:
-            return None
-        with self._connection() as file:
-            row = file.execute("SELECT layers FROM sentences WHERE key = ?", (key,)).fetchone()
-        return None if row is None else _from_row(row[0], n_tokens)
 
     def __getstate__(self) -> Dict[str, Any]:
         # Settings travel, contents do not: a copy in another process begins empty.
         return {
             "max_bytes": self.max_bytes,
-            "path": self.path,
+            "path": None if self._file is None else self._file.path,
+            "max_file_bytes": 0 if self._file is None else self._file.max_bytes,
             "fingerprint": self.fingerprint,
         }
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
-
-
-def _from_row(data: Any, n_tokens: int) -> Optional[np.ndarray]:
-    """Vectors of a row of the file, None if it is damaged: they are then made again."""
-    n_header = 3 * np.dtype(np.int64).itemsize
-    if not isinstance(data, bytes) or len(data) < n_header:
-        return None
-    shape = [int(n) for n in np.frombuffer(data, np.int64, 3)]
-    whole = len(data) - n_header == shape[0] * shape[1] * shape[2] * 4
-    if min(shape) < 1 or not whole or shape[1] != n_tokens:
-        return None
-    return np.frombuffer(data, np.float32, offset=n_header).reshape(shape)
 
 
 def _pack(layers: np.ndarray) -> np.ndarray:

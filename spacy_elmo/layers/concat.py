@@ -85,7 +85,7 @@ def _forward(
         mixes = [elmo.layers[1], output.layers[1]]
         (first, second), bp_elmo = forward_mixes(elmo.layers[0], mixes, docs, is_train)
         at_output = [second]
-    others = [part(docs, is_train) for part in own]
+    others = [_of_docs(part, docs, is_train) for part in own]
     joined, split_joined = _join(model, [first, *(vectors for vectors, _ in others)])
     encoded, bp_encode = encode(joined, is_train)
     result, split_result = _join(model, [encoded, *at_output])
@@ -99,6 +99,16 @@ def _forward(
         return []
 
     return result, backprop
+
+
+def _of_docs(
+    part: Tok2VecT, docs: List[Doc], is_train: bool
+) -> Tuple[VectorsT, Callable[[VectorsT], Any]]:
+    """A part's vectors; spaCy's static vectors give nothing at all where all docs are empty."""
+    vectors, callback = part(docs, is_train)
+    if len(vectors) == len(docs):
+        return vectors, callback
+    return [part.ops.alloc2f(0, part.get_dim("nO")) for _ in docs], lambda gradients: []
 
 
 def _join(

@@ -1,9 +1,8 @@
 """`spacy-elmo.ElmoEncoder.v1`: docs in, all layers of all tokens out."""
 
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, Union
+from typing import Any, Callable, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
-from spacy.attrs import IS_SPACE
 from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.model import deserialize_attr, serialize_attr
@@ -11,7 +10,7 @@ from thinc.model import deserialize_attr, serialize_attr
 from ..bilm.kernels import PRECISIONS
 from ..errors import ElmoError, Errors
 from .forks import mind_fork
-from .segmenters import NAMED, SegmenterT, punct_segmenter, segmenter_name
+from .segmenters import NAMED, SegmenterT, Sentence, punct_segmenter, segmenter_name, sentences_of
 from .shim import BiLMShim
 from .types import EncoderT, LayersT
 
@@ -21,11 +20,12 @@ _NOTHING = np.zeros((0, 0, 0), np.float32)
 class SegmenterAttr:
     """A segmenter as an attribute of a model, which travels in bytes by its name.
 
-    segmenter (SegmenterT): The function.
+    segmenter (Optional[SegmenterT]): The function; None for the default.
     """
 
-    def __init__(self, segmenter: SegmenterT = punct_segmenter) -> None:
-        self.function = segmenter
+    def __init__(self, segmenter: Optional[SegmenterT] = None) -> None:
+        self.is_default = segmenter is None
+        self.function: SegmenterT = segmenter or punct_segmenter
 
 
 @serialize_attr.register(SegmenterAttr)
@@ -35,10 +35,10 @@ def _serialize_segmenter(_: Any, value: SegmenterAttr, name: str, model: Model) 
 
 @deserialize_attr.register(SegmenterAttr)
 def _deserialize_segmenter(_: Any, value: bytes, name: str, model: Model) -> SegmenterAttr:
-    # One of the user's own has no name to go by; the model keeps what it was built with.
-    found = NAMED.get(bytes(value).decode())
+    # What the model was built with is what its config says, which may be a user's own function.
+    # Only configs of before there was a setting for it say nothing.
     kept: SegmenterAttr = model.attrs[name]
-    return kept if found is None else SegmenterAttr(found)
+    return SegmenterAttr(NAMED.get(bytes(value).decode())) if kept.is_default else kept
 
 
 def build_elmo_encoder_v1(precision: str = "float32", trainable: bool = False) -> EncoderT:
@@ -57,7 +57,6 @@ def build_elmo_encoder_v1(precision: str = "float32", trainable: bool = False) -
         attrs={
             "trainable": trainable,
             "segmenter": SegmenterAttr(),
-            "replace_listener_cfg": replace_listener_cfg,
         },
         shims=[BiLMShim(precision=precision)],
     )
@@ -76,21 +75,22 @@ def forward(
     """Encode docs; with a graph only if the encoder is trainable and this is training."""
     mind_fork()
     shim = shim_of(model)
-    places, sentences = _sentences(model.attrs["segmenter"].function, docs)
+    sentences = sentences_of(docs, model.attrs["segmenter"].function)
+    words = [sentence.words for sentence in sentences]
     bilm = shim.bilm
     if model.maybe_get_dim("nO") is None:
         model.set_dim("nO", bilm.width)
     bp_embed: Optional[Callable[[List[np.ndarray]], None]] = None
     if is_train and model.attrs["trainable"] and sentences:
-        embedded, bp_embed = shim.begin_embed(sentences)
+        embedded, bp_embed = shim.begin_embed(words)
     else:
-        embedded = shim.embed(sentences)
-    outputs = _by_doc(docs, places, embedded, (bilm.n_layers, bilm.width))
+        embedded = shim.embed(words)
+    outputs = _by_doc(docs, sentences, embedded, (bilm.n_layers, bilm.width))
 
     def backprop(d_outputs: LayersT) -> List[Doc]:
         if bp_embed is not None:
             arrays = [model.ops.to_numpy(d) for d in d_outputs]
-            bp_embed([arrays[number][:, indices] for number, indices in places])
+            bp_embed([arrays[number][:, indices] for number, indices, _ in sentences])
         return []
 
     return [model.ops.asarray3f(y) for y in outputs], backprop
@@ -98,7 +98,7 @@ def forward(
 
 def _by_doc(
     docs: Sequence[Doc],
-    places: Sequence[Tuple[int, np.ndarray]],
+    sentences: Sequence[Sentence],
     embedded: List[np.ndarray],
     shape: Tuple[int, int],
 ) -> List[Any]:
@@ -109,7 +109,7 @@ def _by_doc(
     n_layers, width = shape
     outputs: List[Any] = [None] * len(docs)
     seen: Set[int] = set()
-    for k, (number, indices) in enumerate(places):
+    for k, (number, indices, _) in enumerate(sentences):
         layers, embedded[k] = embedded[k], _NOTHING
         if (
             len(indices) == len(docs[number])
@@ -127,47 +127,3 @@ def _by_doc(
         if outputs[number] is None:
             outputs[number] = np.zeros((n_layers, len(doc), width), np.float32)
     return outputs
-
-
-def _sentences(
-    segmenter: SegmenterT, docs: Sequence[Doc]
-) -> Tuple[List[Tuple[int, np.ndarray]], List[List[str]]]:
-    """Sentences with the doc and tokens that they come from; whitespace tokens are left out."""
-    places: List[Tuple[int, np.ndarray]] = []
-    sentences: List[List[str]] = []
-    for number, (doc, spans) in enumerate(zip(docs, segmenter(docs))):
-        # By columns: an attribute of one token after another takes longer than all the rest.
-        texts = [token.text for token in doc]
-        is_word = doc.to_array(IS_SPACE) == 0
-        for start, stop in spans:
-            indices = np.flatnonzero(is_word[start:stop]) + start
-            if len(indices):
-                places.append((number, indices))
-                sentences.append([texts[i] for i in indices.tolist()])
-    return places, sentences
-
-
-def replace_listener_cfg(
-    encoder: Dict[str, Any], tok2vec: Dict[str, Any], weights: Union[str, List[str]] = "en_mini"
-) -> Dict[str, Any]:
-    """Config of what stands in a listener's place after `nlp.replace_listeners`.
-
-    encoder (Dict[str, Any]): Config of the encoder that is copied.
-    tok2vec (Dict[str, Any]): Config of the task's tok2vec: a listener, or something around one.
-    weights (Union[str, List[str]]): Where the component has its weights from.
-    """
-    listener = _find_listener(tok2vec) or {}
-    mix = {k: v for k, v in listener.items() if k not in ("@architectures", "width", "upstream")}
-    return {
-        "@architectures": "spacy-elmo.ElmoTok2Vec.v1",
-        "weights": weights,
-        "precision": encoder.get("precision", "float32"),
-        **mix,
-    }
-
-
-def _find_listener(config: Dict[str, Any]) -> Optional[Dict[str, Any]]:
-    if config.get("@architectures") == "spacy-elmo.ElmoListener.v1":
-        return config
-    found = (_find_listener(part) for part in config.values() if isinstance(part, dict))
-    return next((part for part in found if part is not None), None)

@@ -5,15 +5,17 @@ is serialised to nothing. So copies, pickles and bytes of a task's model all kee
 listener, and never carry a batch along.
 """
 
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+import weakref
+from typing import Any, Callable, List, Optional, Protocol, Sequence, Tuple
 
+import numpy as np
 from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.model import deserialize_attr, serialize_attr
 
 from ..errors import ElmoError, Errors
 from .annotations import doc_layers
-from .encoder import replace_listener_cfg, shim_of
+from .encoder import shim_of
 from .scalar_mix import build_scalar_mix_v1, set_parameters
 from .types import EncoderT, LayersT, MixT, Tok2VecT, VectorsT
 
@@ -21,6 +23,17 @@ ATTR = "elmo_listener"
 JOIN_NAME = "elmo_tok2vec"
 #: Attribute of nodes around a join whose own width follows from its width: a function of the node.
 INFER_WIDTH = "elmo_infer_width"
+
+
+class ComponentT(Protocol):
+    """What can be listened to."""
+
+    name: str
+    model: EncoderT
+
+    @property
+    def trainable(self) -> bool:
+        """Whether it wants gradients."""
 
 
 class ListenerState:
@@ -31,15 +44,28 @@ class ListenerState:
 
     def __init__(self, upstream: str) -> None:
         self.upstream = upstream
-        #: Set by the component: its name, once linked, and whether it wants gradients.
+        #: Name of the component, once linked, and whether it wants gradients.
         self.linked_to: Optional[str] = None
         self.needs_gradient = False
+        self._component: Optional["weakref.ref[ComponentT]"] = None
         #: Docs of `initialize`, which models run on to find out their sizes before any
         #: component has annotated them.
         self.sample: List[Doc] = []
         self._docs: Optional[List[Doc]] = None
         self._outputs: Optional[LayersT] = None
         self._backprop: Optional[Callable[[LayersT], None]] = None
+
+    def link(self, component: ComponentT) -> None:
+        """Link to a component, which is not kept alive by that."""
+        self._component = weakref.ref(component)
+        self.linked_to = component.name
+        self.needs_gradient = component.trainable
+
+    @property
+    def encoder(self) -> Optional[EncoderT]:
+        """The linked component's encoder, None if there is no such component (any more)."""
+        component = None if self._component is None else self._component()
+        return None if component is None else component.model
 
     def receive(
         self,
@@ -49,25 +75,48 @@ class ListenerState:
     ) -> None:
         """Take a batch from the encoder, with the function that takes the gradients."""
         self._docs, self._outputs, self._backprop = list(docs), outputs, backprop
+        # Also after a copy or pickle, which know of no link.
+        self.needs_gradient = backprop is not None
         self.sample = []
 
     def take(
         self, docs: Sequence[Doc]
     ) -> Optional[Tuple[LayersT, Optional[Callable[[LayersT], None]]]]:
-        """Hand the batch out, once; None if there is none.
+        """Hand the batch out, once; None if there is none, or docs have layers of their own.
 
-        :raises ElmoError: E106 if the batch was made of other docs.
+        :raises ElmoError: E106 if the batch was made of other docs, and these have no layers.
         """
         if self._docs is None or self._outputs is None:
             return None
         given, outputs, backprop = self._docs, self._outputs, self._backprop
         self._docs = self._outputs = self._backprop = None
         if len(given) != len(docs) or not all(_same(a, b) for a, b in zip(given, docs)):
+            if all(len(doc) == 0 or self.layers_on(doc) is not None for doc in docs):
+                # Left over from when the listener was excluded; now the component annotates.
+                return None
             raise ElmoError(Errors.E106.format(found=len(docs), expected=len(given)))
         return outputs, backprop
 
+    @property
+    def name(self) -> Optional[str]:
+        """Name of the component, None if it could be any."""
+        return self.linked_to or (self.upstream if self.upstream != "*" else None)
+
+    def layers_on(self, doc: Doc) -> Optional[np.ndarray]:
+        """The component's layers on a doc, None if there are none."""
+        layers = doc_layers(doc, self.name)
+        return doc_layers(doc) if layers is None and self.upstream == "*" else layers
+
     def __reduce__(self) -> Tuple[Any, ...]:
         return ListenerState, (self.upstream,)
+
+
+class ListenerStates(weakref.WeakSet):
+    """The states of listeners, as long as these live: a component that is removed is forgotten."""
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        # As it is, a set of weak references cannot be pickled.
+        return ListenerStates, (list(self),)
 
 
 def _same(a: Doc, b: Doc) -> bool:
@@ -122,18 +171,16 @@ def _forward_listener(
 
 
 def _from_doc(model: EncoderT, doc: Doc, state: ListenerState, is_train: bool) -> Any:
-    name = state.linked_to or (state.upstream if state.upstream != "*" else None)
-    layers: Any = doc_layers(doc, name)
-    if layers is None and state.upstream == "*":
-        layers = doc_layers(doc)
+    layers: Any = state.layers_on(doc)
     if layers is not None:
         return model.ops.asarray3f(layers)
     in_sample = any(doc is known for known in state.sample)
     if (len(doc) == 0 or in_sample) and model.maybe_get_dim("nL") is not None:
         return model.ops.alloc3f(model.get_dim("nL"), len(doc), model.get_dim("nO"))
+    name = state.name or "elmo"
     if is_train:
-        raise ElmoError(Errors.E107.format(upstream=name or "elmo"))
-    raise ElmoError(Errors.E108.format(upstream=name or "elmo", text=doc.text[:40]))
+        raise ElmoError(Errors.E107.format(upstream=name))
+    raise ElmoError(Errors.E108.format(upstream=name, text=doc.text[:40]))
 
 
 def _no_backprop(d_outputs: LayersT) -> List[Doc]:
@@ -148,9 +195,14 @@ def join(source: EncoderT, mix: Any) -> Tok2VecT:
         init=_init_join,
         dims={"nO": source.maybe_get_dim("nO")},
         layers=[source, mix],
-        attrs={"replace_listener_cfg": replace_listener_cfg},
     )
     return model
+
+
+def _encoder_of(source: EncoderT) -> Optional[EncoderT]:
+    """The encoder behind a source of layers: the linked component's, or the source itself."""
+    state = state_of(source)
+    return source if state is None else state.encoder
 
 
 def _wants_gradient(source: EncoderT) -> bool:
@@ -177,6 +229,10 @@ def forward_mixes(
         gradients of each.
     """
     layers, bp_layers = source(docs, is_train)
+    encoder = _encoder_of(source)
+    if is_train and encoder is not None:
+        # Else a component that is frozen the way of spaCy, and only annotates, would not know.
+        shim_of(encoder).cache.train()
     wanted = is_train and _wants_gradient(source)
     outputs: List[VectorsT] = []
     callbacks: List[Callable[[VectorsT], LayersT]] = []
@@ -203,14 +259,17 @@ def _init_join(
     model: Tok2VecT, X: Optional[List[Doc]] = None, Y: Optional[VectorsT] = None
 ) -> None:
     source, mix = model.layers
-    state = state_of(source)
-    if state is None:
-        bilm = shim_of(source).bilm
-        set_sizes(model, bilm.n_layers, bilm.width)
-    else:
+    encoder, state = _encoder_of(source), state_of(source)
+    if encoder is None:
         set_sizes(model, source.maybe_get_dim("nL"), source.maybe_get_dim("nO"))
-        if X is not None:
-            state.sample = list(X)
+    else:
+        # A component that is frozen the way of spaCy is not initialised, so it is asked here.
+        bilm = shim_of(encoder).bilm
+        set_sizes(model, bilm.n_layers, bilm.width)
+    if state is not None and X is not None:
+        state.sample = list(X)
+        if encoder is not None:
+            shim_of(encoder).cache.train()
     source.initialize(X=X)
     mix.initialize()
 

@@ -5,7 +5,7 @@ docs at prediction may, so a segmenter that reads `doc.sents` shows the encoder 
 the two.
 """
 
-from typing import Callable, List, Optional, Sequence, Tuple
+from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from spacy.attrs import IS_SPACE
@@ -16,6 +16,38 @@ from ..errors import ElmoError, Errors
 
 SpansT = List[Tuple[int, int]]
 SegmenterT = Callable[[Sequence[Doc]], List[SpansT]]
+
+
+class Sentence(NamedTuple):
+    """What is encoded together: the words of a stretch of a doc, without its whitespace tokens.
+
+    doc (int): Number of the doc among those that were cut.
+    indices (ndarray): The words' places in the doc. *(n_words,)*
+    words (List[str]): Their texts.
+    """
+
+    doc: int
+    indices: np.ndarray
+    words: List[str]
+
+
+def sentences_of(docs: Sequence[Doc], segmenter: SegmenterT) -> List[Sentence]:
+    """Cut docs into sentences; whitespace tokens, and sentences of nothing else, are left out.
+
+    docs (Sequence[Doc]): The docs, which are not changed.
+    segmenter (SegmenterT): Says where they are cut.
+    RETURNS (List[Sentence]): The sentences of all docs, in order.
+    """
+    found: List[Sentence] = []
+    for number, (doc, spans) in enumerate(zip(docs, segmenter(docs))):
+        # By columns: an attribute of one token after another takes longer than all the rest.
+        texts = [token.text for token in doc]
+        is_word = doc.to_array(IS_SPACE) == 0
+        for start, stop in spans:
+            indices = np.flatnonzero(is_word[start:stop]) + start
+            if len(indices):
+                found.append(Sentence(number, indices, [texts[i] for i in indices.tolist()]))
+    return found
 
 
 def punct_segmenter(docs: Sequence[Doc]) -> List[SpansT]:

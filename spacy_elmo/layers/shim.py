@@ -6,6 +6,7 @@ after each prediction, and its parameter averages never reach the module.
 
 import contextlib
 import hashlib
+import os
 import tempfile
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
@@ -39,6 +40,7 @@ class BiLMShim(Shim):
         self.max_batch_tokens = 4096
         self.learn_rate_factor = 1.0
         self._frozen = True
+        self._pid = os.getpid()
         before_fork(self)
 
     # -- weights -------------------------------------------------------------------------
@@ -69,8 +71,15 @@ class BiLMShim(Shim):
         self.set_bilm(load_shared(source))
 
     def set_bilm(self, bilm: BiLM) -> None:
-        """Take another model, which may be shared; what was cached of the old one is forgotten."""
+        """Take another model, which may be shared; what was cached of the old one is forgotten.
+
+        One that carries states from call to call is taken as a primed one, over the same weights:
+        a pipeline's vectors may not depend on what it was given before.
+        """
+        if bilm.config.initial_state == "carry":
+            bilm = BiLM.from_files(bilm.to_files(), initial_state="primed")
         self._model = bilm.eval()
+        self._pid = os.getpid()
         self._frozen = True
         for p in bilm.parameters():
             p.requires_grad_(False)
@@ -108,12 +117,14 @@ class BiLMShim(Shim):
 
         sentences (Sequence[Sequence[str]]): Token texts.
         RETURNS (List[ndarray]): *(L + 1, n_tokens, width)* each, not to be changed.
+        :raises ElmoError: E182 in a forked process if the weights are on a GPU.
         """
+        self._refuse_gpu_in_fork()
         if not self.cache.enabled:
             return self._compute(sentences)
         if not self.cache.fingerprint:
             # Only a file is shared with other weights; hashing them takes a while.
-            self.cache.fingerprint = self.fingerprint() if self.cache.path else "memory"
+            self.cache.fingerprint = self.fingerprint() if self.cache.has_file else "memory"
         results: List[Optional[np.ndarray]] = [self.cache.get(s) for s in sentences]
         missing: Dict[Tuple[str, ...], List[int]] = {}
         for i, found in enumerate(results):
@@ -138,7 +149,9 @@ class BiLMShim(Shim):
 
         RETURNS (Tuple[List[ndarray], Callable]): Layers as from `embed`, and a callback that
             takes arrays of the same shapes and adds to the gradients of the weights.
+        :raises ElmoError: E182 in a forked process if the weights are on a GPU.
         """
+        self._refuse_gpu_in_fork()
         if self._frozen:
             self._unfreeze()
         bilm = self.bilm
@@ -156,6 +169,16 @@ class BiLMShim(Shim):
             flat.backward(d_flat)
 
         return outputs, backprop
+
+    def _refuse_gpu_in_fork(self) -> None:
+        """CUDA does not work in a forked process, and what it says about it helps nobody.
+
+        It cannot be said before the fork: Python swallows errors of what it calls there.
+        """
+        if self._pid != os.getpid():
+            device = self.bilm.token_encoder.char_embedding.device
+            if device.type != "cpu":
+                raise ElmoError(Errors.E182.format(device=device))
 
     def _unfreeze(self) -> None:
         """Take a copy of the weights: these may be another pipeline's too, or belong to a file."""
@@ -219,7 +242,7 @@ class BiLMShim(Shim):
         new = BiLMShim(self.source, precision)
         new.max_batch_tokens = self.max_batch_tokens
         new.learn_rate_factor = self.learn_rate_factor
-        new.cache = SentenceCache(self.cache.max_bytes, self.cache.path)
+        new.cache = self.cache.copy()
         if self._model is not None and self._frozen:
             new.set_bilm(self._model)
         elif self._model is not None:
@@ -244,6 +267,7 @@ class BiLMShim(Shim):
         weights = state.pop("weights")
         self.__dict__.update(state)
         self._frozen = True
+        self._pid = os.getpid()
         before_fork(self)
         if weights is not None:
             self.from_bytes(weights)

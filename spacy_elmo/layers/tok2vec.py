@@ -9,33 +9,58 @@ from thinc.types import Floats2d
 
 from ..errors import ElmoError, Errors
 from .concat import concat_embed
-from .encoder import build_elmo_encoder_v1, shim_of
+from .encoder import build_elmo_encoder_v1
 from .listener import JOIN_NAME, join
 from .scalar_mix import build_scalar_mix_v1
-from .source import WeightsT, as_source
+from .segmenters import SegmenterT
+from .settings import EncoderSettings
+from .source import WeightsT
 from .types import Tok2VecT
 
 
 def build_elmo_tok2vec_v1(
-    weights: WeightsT = "en_mini",
+    weights: Optional[WeightsT] = "en_mini",
     precision: str = "float32",
     init_weights: Optional[List[float]] = None,
     trainable: bool = True,
     layer_norm: bool = False,
     dropout: float = 0.0,
     l2: float = 0.0,
+    segmenter: Optional[SegmenterT] = None,
+    encoder_trainable: bool = False,
+    learn_rate_factor: float = 1.0,
+    cache_mb: float = 512.0,
+    cache_path: Optional[str] = None,
+    cache_file_mb: float = 8192.0,
+    max_batch_tokens: int = 4096,
 ) -> Tok2VecT:
     """Build an encoder of one's own with a mix: what `nlp.replace_listeners` leaves behind.
 
-    weights (Union[str, List[str]]): Built-in name, path, or the two paths of options and weights;
-        read when they are first needed, and not at all if a saved pipeline brings the weights.
+    weights (Optional[Union[str, List[str]]]): Built-in name, path, or the two paths of options and
+        weights; read when they are first needed, and not at all if a saved pipeline brings the
+        weights. None: only from a saved pipeline.
     precision (str): Precision of the encoder.
     init_weights, trainable, layer_norm, dropout, l2: See `ScalarMix.v1`; `trainable` is about the
-        mix, the encoder stays as it is.
+        mix.
+    segmenter (Optional[SegmenterT]): Cuts docs into what is encoded together; None for
+        `punct_segmenter.v1`.
+    encoder_trainable (bool): Whether the encoder learns; the setting `trainable` of a component.
+    learn_rate_factor, cache_mb, cache_path, cache_file_mb, max_batch_tokens: As the settings of a
+        component.
     """
     mix = build_scalar_mix_v1(None, init_weights, trainable, layer_norm, dropout, l2)
     encoder = build_elmo_encoder_v1(precision)
-    shim_of(encoder).source = as_source(weights)
+    settings = EncoderSettings(
+        weights=weights,
+        segmenter=segmenter,
+        trainable=encoder_trainable,
+        learn_rate_factor=float(learn_rate_factor),
+        cache_mb=float(cache_mb),
+        cache_path=cache_path,
+        cache_file_mb=float(cache_file_mb),
+        max_batch_tokens=int(max_batch_tokens),
+    )
+    settings.apply(encoder)
     return join(encoder, mix)
 
 

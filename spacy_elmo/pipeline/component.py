@@ -1,6 +1,5 @@
 """The component `elmo`: annotates docs, and feeds the listeners of later components."""
 
-from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Union
 
@@ -16,18 +15,19 @@ from thinc.api import Model, Optimizer, set_dropout_rate
 from ..bilm.encoder import BiLM
 from ..errors import ElmoError, Errors
 from ..layers.annotations import register_extensions, store
-from ..layers.cache import CacheStatistics, SentenceCache
-from ..layers.encoder import SegmenterAttr, replace_listener_cfg, shim_of
-from ..layers.listener import ListenerState, state_of, tell_sizes
+from ..layers.cache import CacheStatistics
+from ..layers.encoder import shim_of
+from ..layers.listener import ListenerState, ListenerStates, state_of, tell_sizes
+from ..layers.replacing import ListenerReplacement, replacement_of
 from ..layers.segmenters import SegmenterT
+from ..layers.settings import EncoderSettings
 from ..layers.source import WeightsT, as_source
 from ..layers.types import EncoderT, LayersT
 from .hooks import set_hooks
 from .pending import PendingUpdate
+from .settings import MixT, check_encoder, check_settings
 
 WEIGHTS_NAME = "weights"
-STORES = ("layers", "vectors", "none")
-MixT = Union[str, List[float]]
 
 
 class Elmo(TrainablePipe):
@@ -45,10 +45,14 @@ class Elmo(TrainablePipe):
     hooks (bool): Whether `.vector` and `.similarity` come from ELMo.
     cache_mb (float): Outputs of a frozen encoder that are kept during training, in MiB; 0 for
         none. Outside of training 16 MiB of them are used at most.
-    cache_path (Optional[str]): File behind the cache, shared between runs.
-    max_batch_tokens (int): Tokens that are encoded at a time.
+    cache_path (Optional[str]): File behind the cache, shared between runs. Outside of training it
+        is read if it is there, and not written.
+    cache_file_mb (float): What that file may grow to, in MiB; 0 for no limit.
+    max_batch_tokens (int): Tokens that are encoded at a time; a batch through which gradients go
+        is one graph, however large.
     segmenter (SegmenterT): Cuts docs into what is encoded together.
     learn_rate_factor (float): The encoder's learn rate relative to the optimiser's.
+    :raises ElmoError: E104, E117, E180, E181 for settings that cannot be used.
     """
 
     def __init__(
@@ -64,32 +68,32 @@ class Elmo(TrainablePipe):
         hooks: bool,
         cache_mb: float,
         cache_path: Optional[str],
+        cache_file_mb: float,
         max_batch_tokens: int,
         segmenter: SegmenterT,
         learn_rate_factor: float,
     ) -> None:
         super().__init__(vocab, model, name)
-        if store not in STORES:
-            allowed = ", ".join(STORES)
-            raise ElmoError(Errors.E104.format(name="store", found=store, allowed=allowed))
-        if isinstance(mix, str) and mix not in ("mean", "top"):
-            allowed = "mean, top, or a list of L + 1 numbers"
-            raise ElmoError(Errors.E104.format(name="mix", found=mix, allowed=allowed))
+        check_encoder(model)
+        check_settings(mix, store)
+        settings = EncoderSettings(
+            weights=weights,
+            segmenter=segmenter,
+            trainable=trainable,
+            learn_rate_factor=learn_rate_factor,
+            cache_mb=cache_mb,
+            cache_path=cache_path,
+            cache_file_mb=cache_file_mb,
+            max_batch_tokens=max_batch_tokens,
+        )
+        settings.apply(model)
+        ListenerReplacement(settings).install(model)
         self.cfg: Dict[str, Any] = {"mix": mix, "store": store, "hooks": hooks}
         self.listener_map: Dict[str, List[Model]] = {}
+        # spaCy empties its map whenever it links a pipeline, and then leaves out what is disabled,
+        # or belongs to another pipeline with which this object is shared.
+        self._known = ListenerStates()
         self._pending = PendingUpdate()
-        model.attrs["trainable"] = trainable
-        model.attrs["segmenter"] = SegmenterAttr(segmenter)
-        shim = shim_of(model)
-        if weights is not None:
-            model.attrs["replace_listener_cfg"] = partial(replace_listener_cfg, weights=weights)
-            if not shim.is_loaded:
-                shim.source = as_source(weights)
-        shim.max_batch_tokens = max_batch_tokens
-        shim.learn_rate_factor = learn_rate_factor
-        # What a learning encoder gave is of no use a step later.
-        n_bytes = 0 if trainable else int(cache_mb * 2**20)
-        shim.cache = SentenceCache(n_bytes, None if trainable else cache_path)
         register_extensions()
 
     # -- facts ---------------------------------------------------------------------------
@@ -143,11 +147,12 @@ class Elmo(TrainablePipe):
         if not any(node is listener for node in known):
             known.append(listener)
         state = _state(listener)
-        state.linked_to = self.name
-        state.needs_gradient = self.trainable
+        state.link(self)
+        self._known.add(state)
 
     def remove_listener(self, listener: Model, component_name: str) -> bool:
         """Unlink a listener. RETURNS (bool): Whether it was linked."""
+        self._known.discard(_state(listener))
         known = self.listener_map.get(component_name, [])
         kept = [node for node in known if node is not listener]
         if len(kept) == len(known):
@@ -159,6 +164,7 @@ class Elmo(TrainablePipe):
 
     def find_listeners(self, component: Any) -> None:
         """Link all listeners of a later component that ask for this one, or for any."""
+        replacement_of(self.model).remember_segmenter(self)
         model = getattr(component, "model", None)
         if not isinstance(model, Model):
             return
@@ -168,6 +174,10 @@ class Elmo(TrainablePipe):
                 self.add_listener(node, component.name)
         if shim_of(self.model).is_loaded:
             self._tell_sizes(component.name, model)
+
+    def _fed(self) -> List[ListenerState]:
+        """States of all listeners that there are, whether spaCy's map has them now or not."""
+        return [state for state in self._known if state.upstream in ("*", self.name)]
 
     def _tell_sizes(self, name: str, model: Model) -> None:
         bilm = self.bilm
@@ -192,11 +202,10 @@ class Elmo(TrainablePipe):
     def set_annotations(self, docs: Sequence[Doc], layers: LayersT) -> None:
         """Put layers on docs, as `store` says.
 
-        Listeners read layers from the docs, so they stay there as long as there are any.
+        Listeners read layers from the docs, so they stay there as long as there are any, be
+        they disabled.
         """
-        what = self.cfg["store"]
-        if self.listener_map:
-            what = "layers"
+        what = "layers" if self._fed() else self.cfg["store"]
         mix = self.mix_weights()
         for doc, array in zip(docs, layers):
             store(doc, self.model.ops.to_numpy(array), mix, what, self.name)
@@ -277,9 +286,8 @@ class Elmo(TrainablePipe):
         else:
             shim_of(self.model).cache.train()
             layers = self.model.predict(docs)
-        for listener in self.listeners:
-            callback = self._pending.add if self.trainable else None
-            _state(listener).receive(docs, layers, callback)
+        for state in self._fed():
+            state.receive(docs, layers, self._pending.add if self.trainable else None)
         if sgd is not None and sgd is not False:
             self.finish_update(sgd)
         return losses
@@ -288,6 +296,28 @@ class Elmo(TrainablePipe):
         """Send the collected gradients through the encoder and update it."""
         self._pending.flush()
         self.model.finish_update(sgd)
+
+    def fill_cache(self, docs: Iterable[Doc], *, batch_size: int = 128) -> CacheStatistics:
+        """Encode docs and keep the outputs as a training does, before there is one.
+
+        So several trainings that share the file (`cache_path`) find it complete.
+
+        docs (Iterable[Doc]): The docs, which are not changed.
+        batch_size (int): Docs that are encoded together.
+        RETURNS (CacheStatistics): What the cache did so far.
+        :raises ElmoError: E118 if the file cannot be written, E183 if there is no cache.
+        """
+        cache = shim_of(self.model).cache
+        if not cache.enabled:
+            raise ElmoError(Errors.E183.format(name=self.name))
+        trained = cache.trains
+        cache.train()
+        try:
+            for batch in util.minibatch(docs, batch_size):
+                self.predict(batch)
+        finally:
+            cache.train(trained)
+        return cache.statistics
 
     def get_loss(self, examples: Iterable[Example], scores: Any) -> None:
         """There is none of its own."""

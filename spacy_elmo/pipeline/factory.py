@@ -5,6 +5,7 @@ from typing import List, Optional, Union
 from spacy.language import Language
 from thinc.api import Config
 
+from ..layers.replacing import replacement_of
 from ..layers.segmenters import SegmenterT
 from ..layers.types import EncoderT
 from .component import Elmo
@@ -18,6 +19,7 @@ store = "layers"
 hooks = false
 cache_mb = 512.0
 cache_path = null
+cache_file_mb = 8192.0
 max_batch_tokens = 4096
 learn_rate_factor = 1.0
 
@@ -44,12 +46,13 @@ def make_elmo(
     hooks: bool,
     cache_mb: float,
     cache_path: Optional[str],
+    cache_file_mb: float,
     max_batch_tokens: int,
     segmenter: SegmenterT,
     learn_rate_factor: float,
 ) -> Elmo:
     """Make the component; see `Elmo` for the settings."""
-    return Elmo(
+    elmo = Elmo(
         nlp.vocab,
         model,
         name,
@@ -60,7 +63,10 @@ def make_elmo(
         hooks=hooks,
         cache_mb=float(cache_mb),
         cache_path=cache_path,
+        cache_file_mb=float(cache_file_mb),
         max_batch_tokens=int(max_batch_tokens),
         segmenter=segmenter,
         learn_rate_factor=float(learn_rate_factor),
     )
+    replacement_of(elmo.model).watch(nlp)
+    return elmo

@@ -19,7 +19,19 @@ import functools
 import math
 import warnings
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union, cast
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Tuple,
+    Union,
+    cast,
+)
 
 import numpy as np
 import torch
@@ -31,7 +43,7 @@ from ..bilm.io.detect import builtin_models
 from ..bilm.predict import Candidate, LanguageModel, Substitute, TopK
 from ..errors import ElmoError, ElmoWarning, Errors, Warnings
 from ..layers.encoder import shim_of
-from ..layers.segmenters import SegmenterT, punct_segmenter
+from ..layers.segmenters import SegmenterT, Sentence, punct_segmenter, sentences_of
 from .component import Elmo
 
 #: What scores a doc: nothing for the default, built-in name, path, model, or component.
@@ -87,30 +99,36 @@ def score_docs(
     *,
     segmenter: SegmenterT = punct_segmenter,
     batch_size: int = 64,
+    progress: Optional[Callable[[int], object]] = None,
 ) -> Iterator[Doc]:
     """Score a stream of docs as `score` does.
 
     batch_size (int): Docs that are scored together; bounds memory, not results.
+    progress (Optional[Callable[[int], object]]): Told again and again how many more words are
+        scored; whitespace tokens are not words.
     YIELDS (Doc): The same docs in order.
     """
     register_score_extensions()
     lm = language_model(model)
     language = lm.bilm.config.meta.get("language")
     for batch in minibatch(docs, batch_size):
-        places = [_sentences(doc, segmenter) for doc in batch]
-        scores = iter(lm.score([tokens for sentences in places for _, tokens in sentences]))
-        for doc, sentences in zip(batch, places):
+        found = sentences_of(batch, segmenter)
+        scores = iter(lm.score([s.words for s in found], progress=progress))
+        of_doc: List[List[Sentence]] = [[] for _ in batch]
+        for sentence in found:
+            of_doc[sentence.doc].append(sentence)
+        for doc, sentences in zip(batch, of_doc):
             if language and doc.lang_ not in ("", "xx", language):
                 text = Warnings.W140.format(found=doc.lang_, expected=language)
                 warnings.warn(text, ElmoWarning, stacklevel=2)
             table = np.full((3, len(doc)), np.nan, np.float32)
             ends = np.zeros((len(sentences), 2), np.float32)
-            for number, (indices, tokens) in enumerate(sentences):
-                sentence = next(scores)
-                table[0, indices] = sentence.forward[:-1]
-                table[1, indices] = sentence.backward[1:]
-                table[2, indices] = lm.is_unknown(tokens)
-                ends[number] = sentence.forward[-1], sentence.backward[0]
+            for number, (_, indices, words) in enumerate(sentences):
+                scored = next(scores)
+                table[0, indices] = scored.forward[:-1]
+                table[1, indices] = scored.backward[1:]
+                table[2, indices] = lm.is_unknown(words)
+                ends[number] = scored.forward[-1], scored.backward[0]
             _data(doc)[_SCORES_KEY] = table
             _data(doc)[_ENDS_KEY] = ends
             yield doc
@@ -237,21 +255,11 @@ def _words(text: Union[Doc, Span]) -> List[str]:
     return [token.text for token in text if not token.is_space]
 
 
-def _sentences(doc: Doc, segmenter: SegmenterT) -> List[Tuple[np.ndarray, List[str]]]:
-    """Indices and texts of the words of each sentence, whitespace tokens left out."""
-    found = []
-    for start, stop in segmenter([doc])[0]:
-        words = [token for token in doc[start:stop] if not token.is_space]
-        if words:
-            found.append((np.array([t.i for t in words]), [t.text for t in words]))
-    return found
-
-
 def _place(token: Token, segmenter: SegmenterT) -> Tuple[List[str], int]:
-    for indices, tokens in _sentences(token.doc, segmenter):
+    for _, indices, words in sentences_of([token.doc], segmenter):
         where = np.flatnonzero(indices == token.i)
         if len(where):
-            return tokens, int(where[0])
+            return words, int(where[0])
     raise ElmoError(Errors.E151.format(text=token.text))
 
 

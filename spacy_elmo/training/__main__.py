@@ -1,8 +1,9 @@
 """``torchrun --nproc-per-node N -m spacy_elmo.training INPUT... OUTPUT``: many processes.
 
 The same command as ``python -m spacy elmo pretrain``, every process taking its share of each
-batch. Weights, vocabulary and logs are written once, by the first. The one module of the package
-that looks up the dependency order, since it is a door to the command and nothing imports it.
+batch. Weights, vocabulary and logs are written once, by the first, into a folder that all must
+see. The one module of the package that looks up the dependency order, since it is a door to the
+command and nothing imports it.
 """
 
 import typer

@@ -39,14 +39,23 @@ def save_checkpoint(directory: Path, checkpoint: Checkpoint) -> None:
         os.fsync(file.fileno())
 
 
+def checkpoint_path(directory: Path) -> Path:
+    """The checkpoint of a run.
+
+    :raises ElmoError: E052 if there is none.
+    """
+    path = directory / CHECKPOINT_NAME
+    if not path.is_file():
+        raise ElmoError(Errors.E052.format(path=path))
+    return path
+
+
 def load_checkpoint(directory: Path) -> Checkpoint:
     """Read what :func:`save_checkpoint` wrote.
 
     :raises ElmoError: E052 if there is none, E053 if it cannot be read.
     """
-    path = directory / CHECKPOINT_NAME
-    if not path.is_file():
-        raise ElmoError(Errors.E052.format(path=path))
+    path = checkpoint_path(directory)
     try:
         with safe_open(str(path), "pt") as file:
             facts = json.loads((file.metadata() or {}).get("facts", "null"))

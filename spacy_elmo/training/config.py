@@ -15,6 +15,8 @@ class TrainingConfig:
     :param unit: "sentence": every sentence starts from the zero state, as at inference.
         "stream": sentences are packed end to end and states carried on (as in bilm-tf).
     :param batch_tokens: Predictions of one direction in a batch.
+    :param accumulate: Batches whose gradients are summed for one step, which is then one of so
+        many times the predictions in the memory of a single batch.
     :param stream_steps: Length of the pieces that streams are cut into.
     :param epochs: Passes over the text.
     :param max_steps: Stop (and end the learn-rate schedule) after so many steps, 0 for none.
@@ -51,6 +53,7 @@ class TrainingConfig:
 
     unit: str = "sentence"
     batch_tokens: int = 2560
+    accumulate: int = 1
     stream_steps: int = 20
     epochs: int = 1
     max_steps: int = 0
@@ -98,6 +101,7 @@ class TrainingConfig:
                 problems.append(f"{name} is {value!r}, it must be one of {', '.join(allowed)}")
         for name in (
             "batch_tokens",
+            "accumulate",
             "stream_steps",
             "epochs",
             "min_count",

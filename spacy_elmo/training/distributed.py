@@ -6,6 +6,7 @@ The result is the same: every process sees the gradient of the global batch.
 """
 
 import os
+from datetime import timedelta
 from typing import List, NamedTuple
 
 import torch
@@ -13,6 +14,11 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ..errors import ElmoError, Errors
+
+#: How long processes wait for each other. The first one alone prepares the text and scores what is
+#: held out, which may take hours; torch's own limits are 30 minutes (gloo) and 10 (nccl). A process
+#: that dies is noticed without it: its connections break, and torchrun ends the others.
+TIMEOUT = timedelta(days=7)
 
 
 class Group(NamedTuple):
@@ -34,17 +40,12 @@ class Group(NamedTuple):
                 dist.all_reduce(tensor)
 
     def sum_values(self, values: List[float]) -> List[float]:
-        """Sums of numbers over all processes."""
+        """Sums of numbers over all processes, which wait for each other here."""
         if self.world_size == 1:
             return values
         tensor = torch.tensor(values, dtype=torch.float64, device=self.device)
         dist.all_reduce(tensor)
         return tensor.tolist()
-
-    def barrier(self) -> None:
-        """Wait until every process is here."""
-        if self.world_size > 1:
-            dist.barrier()
 
 
 def join(gpu: int = -1) -> Group:
@@ -69,15 +70,17 @@ def join(gpu: int = -1) -> Group:
         # of arguments: then it outlives `leave`, and its threads may abort the process at exit.
         from torch.distributed import nn  # noqa: F401
 
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=TIMEOUT)
     return Group(dist.get_rank(), world_size, device)
 
 
 def available_cores() -> int:
-    """Cores that this process may use."""
+    """Cores for this process: those it may use, shared evenly with torchrun's others here."""
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    return max(1, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
 def leave() -> None:

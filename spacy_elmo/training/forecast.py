@@ -30,7 +30,9 @@ class Forecast:
         #: The same of the encoder, with its gradients.
         self.encoder_bytes = 4 * (total - softmax) * (slots + 1)
         self.predictions = (corpus.n_tokens + corpus.n_sentences) * t.epochs
-        steps = -(-self.predictions // t.batch_tokens)
+        #: Predictions of one direction in a step.
+        self.step_predictions = t.batch_tokens * t.accumulate
+        steps = -(-self.predictions // self.step_predictions)
         self.steps = min(steps, t.max_steps) if t.max_steps else steps
 
     def text(self) -> str:
@@ -43,7 +45,7 @@ class Forecast:
                 f"Encoder: {self.encoder_parameters:,} parameters, "
                 f"{self.encoder_bytes / mib:,.0f} MiB with gradients and optimiser",
                 f"Softmax: {self.softmax_bytes / mib:,.0f} MiB with optimiser",
-                f"About {self.steps:,} steps of {self.config.training.batch_tokens:,} predictions "
+                f"About {self.steps:,} steps of {self.step_predictions:,} predictions "
                 "in each direction",
             ]
         )

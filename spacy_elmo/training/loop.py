@@ -5,6 +5,7 @@ import math
 import os
 import time
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -22,11 +23,11 @@ from .config import PretrainConfig
 from .distributed import Group, available_cores
 from .optimizer import Optimizer
 from .snapshot import restore, snapshot
-from .step import StepResult, TrainingStep, Workers, nats_to_perplexity
+from .step import RowGradient, StepResult, TrainingStep, Workers, nats_to_perplexity
 from .streams import stream_batches
 from .vocabulary import Vocabulary
 
-LOG_NAME = "log.jsonl"
+LOG_NAME, BEST_NAME, LAST_NAME = "log.jsonl", "model-best", "model-last"
 #: A step whose loss or gradient is so many times the recent mean is not taken.
 EXPLODING_LOSS, EXPLODING_NORM = 2.0, 100.0
 #: Steps before the recent mean is trusted, and its decay.
@@ -64,6 +65,7 @@ class Trainer:
     :param directory: Where checkpoints, logs and models go.
     :param fingerprint: Identifies the training text; a resumed run must have the same.
     :param group: This process among all.
+    :param threads: Cores that this process uses, 0 for its share of all.
     :param report: Called after every step.
     """
 
@@ -87,7 +89,7 @@ class Trainer:
         settings = config.training
         threads = threads or available_cores()
         on_cpu = group.device.type == "cpu"
-        self.workers = Workers(threads if on_cpu and group.world_size == 1 else 1)
+        self.workers = Workers(threads if on_cpu else 1)
         counts = torch.from_numpy(vocabulary.counts)
         self.step_function = TrainingStep(
             model,
@@ -121,18 +123,18 @@ class Trainer:
         if self.finished:
             return self.last
         started, started_tokens, before = time.monotonic(), self.tokens, self.seconds
-        for batch, position in ahead(self._batches()):
+        for batches, position in ahead(self._updates()):
             if self._out_of_patience():  # resumed from a checkpoint of the last step
                 break
             if settings.max_steps and self.step >= settings.max_steps:
                 break
             if settings.max_minutes and self.seconds >= 60 * settings.max_minutes:
                 break
-            self._take(batch)
+            self._take(batches)
             self.position = position
             self.step += 1
-            self.tokens += batch.n_tokens
-            self.predictions += batch.n_targets
+            self.tokens += sum(batch.n_tokens for batch in batches)
+            self.predictions += sum(batch.n_targets for batch in batches)
             self.seconds = before + time.monotonic() - started
             if settings.max_minutes:  # all processes go by the first one's clock
                 clock = self.seconds if self.group.is_first else 0.0
@@ -177,6 +179,12 @@ class Trainer:
             done = max(done, self.seconds / (60 * self.config.training.max_minutes))
         return min(1.0, done)
 
+    def _updates(self) -> Iterator[Tuple[List[Batch], Any]]:
+        """The batches of each step, the last of which may have fewer, and the position behind."""
+        batches = self._batches()
+        while taken := list(islice(batches, self.config.training.accumulate)):
+            yield [batch for batch, _ in taken], taken[-1][1]
+
     def _batches(self) -> Iterator[Tuple[Batch, Any]]:
         s = self.config.training
         common: Dict[str, Any] = {
@@ -191,26 +199,32 @@ class Trainer:
             return stream_batches(self.corpus, self.vocabulary, steps=s.stream_steps, **common)
         return sentence_batches(self.corpus, self.vocabulary, **common)
 
-    def _take(self, batch: Batch) -> None:
+    def _take(self, batches: Sequence[Batch]) -> None:
         """One step, taken unless its loss or gradient is bad."""
         s = self.config.training
         train_encoder = self.step >= s.freeze_steps
-        result: StepResult = self.step_function(
-            batch,
-            self.step,
-            scale=s.loss_scale,
-            initial=self.states,
-            train_encoder=train_encoder,
-        )
-        if s.unit == "stream":
-            self.states = result.states
-        rows = result.row_gradient
+        n_targets = sum(batch.n_targets for batch in batches)
+        rows: Optional[RowGradient] = None
+        losses = [0.0, 0.0]
+        for number, batch in enumerate(batches):
+            result: StepResult = self.step_function(
+                batch,
+                self.step,
+                # The mean over the predictions of all batches, not of this one.
+                scale=s.loss_scale * (batch.n_targets / n_targets),
+                initial=self.states,
+                train_encoder=train_encoder,
+                number=number,
+            )
+            if s.unit == "stream":
+                self.states = result.states
+            rows = result.row_gradient if rows is None else rows.plus(result.row_gradient)
+            losses = [total + loss for total, loss in zip(losses, result.losses)]
         assert rows is not None
         self.group.sum([rows.weight, rows.bias])
         if train_encoder:
             self.group.sum([self.optimizer.flat.grad])
-        sums = self.group.sum_values(list(result.losses))
-        loss = sum(sums) / (2 * batch.n_targets)
+        loss = sum(self.group.sum_values(losses)) / (2 * n_targets)
         norm = self.optimizer.norm(rows, train_encoder)
         if self._is_bad(loss, norm):
             self.skipped += 1
@@ -243,7 +257,7 @@ class Trainer:
         """Measure, keep the model if it is the best so far; True if it is time to stop."""
         if not self.heldout:
             if self.group.is_first:
-                self._save_model("model-last")
+                self._save_model(LAST_NAME)
             return False
         stop = False
         if self.group.is_first:
@@ -260,10 +274,10 @@ class Trainer:
                 }
             )
             if n_tokens == 0:
-                self._save_model("model-last")
+                self._save_model(LAST_NAME)
             elif self.last.average < self.best:
                 self.best, self.stale = self.last.average, 0
-                self._save_model("model-best")
+                self._save_model(BEST_NAME)
             else:
                 self.stale += 1
             stop = self._out_of_patience()

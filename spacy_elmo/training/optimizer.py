@@ -63,7 +63,7 @@ class Optimizer:
         filled = config.initial_accumulator if adagrad else 0.0
         self.second = [torch.full_like(p, filled) for p in rows]
         self.first = [] if adagrad else [torch.zeros_like(p) for p in rows]
-        self.row_steps = torch.zeros((), dtype=torch.int64)
+        self.row_steps = torch.zeros((), dtype=torch.int64, device="cpu")
 
     def _make(self, p: torch.nn.Parameter) -> torch.optim.Optimizer:
         c = self.config
@@ -148,7 +148,7 @@ class Optimizer:
         for name, part in (pair for half in self.halves for pair in half):
             for number, values in part.state_dict()["state"].items():
                 for key, value in values.items():
-                    tensors[_state_name(name, number, key)] = torch.as_tensor(value)
+                    tensors[_state_name(name, number, key)] = value
         return tensors
 
     def load_state_tensors(self, tensors: Dict[str, Tensor]) -> None:

@@ -12,23 +12,27 @@ import torch
 from ..bilm.encoder import BiLM
 from ..bilm.io import builtin_models, read_model
 from ..bilm.io.atomic import remove_leftovers, replace_file
+from ..bilm.io.origin import facts_begun_from
 from ..bilm.lm import Softmax, init_bilm, init_softmax
 from ..bilm.scoring import Perplexity
 from ..errors import ElmoError, ElmoWarning, Errors, Warnings
 from .allocator import keep_freed_memory
-from .checkpoint import CHECKPOINT_NAME, load_checkpoint
+from .checkpoint import CHECKPOINT_NAME, checkpoint_path, load_checkpoint
 from .config import PretrainConfig
 from .corpus import PreparedCorpus, input_fingerprints, open_prepared, prepare
 from .distributed import Group
 from .forecast import Forecast
-from .loop import LOG_NAME, Progress, Trainer
+from .loop import BEST_NAME, LAST_NAME, LOG_NAME, Progress, Trainer
 from .readers import expand_inputs
+from .run_folder import locked, meet
 from .step import seeded
 from .vocabulary import Vocabulary, coverage
 
 #: Purposes of random numbers at the start of a run.
 _INIT_ENCODER, _INIT_SOFTMAX = 11, 12
 DATA_NAME, RUN_NAME, VOCABULARY_NAME = "data", "run.json", "vocabulary.txt"
+#: What a run replaces in its folder; people may have other commands write there meanwhile.
+OWN_NAMES = (CHECKPOINT_NAME, RUN_NAME, VOCABULARY_NAME, BEST_NAME, LAST_NAME)
 PathLike = Union[str, Path]
 
 
@@ -54,7 +58,7 @@ def pretrain(
 
     The output folder holds ``model-best`` and ``model-last`` (native format, with softmax),
     ``checkpoint.safetensors``, ``log.jsonl``, ``vocabulary.txt``, ``run.json`` and the prepared
-    text in ``data``.
+    text in ``data``. All processes must see it; no other run can use it meanwhile.
 
     :param inputs: Text files or patterns; may be empty on `resume`.
     :param output: Folder of the run.
@@ -69,57 +73,63 @@ def pretrain(
     :param resume: Go on from the checkpoint in `output`.
     :param allow_changed_corpus: Resume though the input files changed (with the prepared text).
     :param group: This process among all.
-    :param threads: Cores to use, 0 for all.
+    :param threads: Cores that this process uses, 0 for all or, of several processes on a machine,
+        an equal share.
     :param announce: Called with messages for people.
     :param report: Called after every step.
     :returns: Held-out perplexity at the end.
-    :raises ElmoError: for bad input and settings, found before the first step, and E054 if
-        training diverges.
+    :raises ElmoError: for bad input and settings, found before the first step, E054 if training
+        diverges, E175 if another run is in the folder, E176 if a process does not see it.
     """
     out = Path(output)
     say = announce if announce is not None and group.is_first else (lambda _: None)
-    if resume:
-        config, run = _resumed(out, inputs, config, allow_changed_corpus)
-        init, init_weights = run["init"], run["init_weights"]
-    else:
-        config = config or PretrainConfig()
-        if group.is_first:
-            _start(out, inputs, config, heldout, vocabulary, lang, model, init, init_weights, say)
-    group.barrier()
-    corpus = open_prepared(out / DATA_NAME / "train")
-    held = open_prepared(out / DATA_NAME / "heldout")
-    words = Vocabulary.load(out / VOCABULARY_NAME)
-    if resume and config.model.char_cnn.unit == "byte":
-        # The checkpoint has all that is needed; the model that was begun with may be gone.
-        init = init_weights = None
-    bilm, config = build_model(config, words, init, init_weights, fresh=not resume)
-    bilm.to(group.device)
-    keep_freed_memory()
-    limit = config.model.char_cnn.max_characters
-    report_ = coverage(corpus.counts(), words, limit, n_tokens=corpus.n_tokens)
-    say(Forecast(corpus, report_, config, bilm).text())
-    trainer = Trainer(
-        bilm,
-        words,
-        corpus,
-        held.sentences(np.arange(held.n_sentences)),
-        config,
-        out,
-        fingerprint=corpus.fingerprint,
-        group=group,
-        threads=threads,
-        report=report if group.is_first else None,
-    )
-    try:
-        if group.is_first:
-            remove_leftovers(out)
+    if resume and group.is_first:
+        checkpoint_path(out)  # before a folder that is no run's gets a lock
+    with locked(out, group) as lock:
         if resume:
-            trainer.resume()
-            say(f"Resumed at step {trainer.step:,}")
-        result = trainer.run()
-    finally:
-        trainer.close()
-    return result
+            meet(out, lock, group)
+            settings, run = _resumed(out, inputs, config, allow_changed_corpus)
+            init, init_weights = run["init"], run["init_weights"]
+        else:
+            settings = config or PretrainConfig()
+            if group.is_first:
+                _start(
+                    out, inputs, settings, heldout, vocabulary, lang, model, init, init_weights, say
+                )
+            meet(out, lock, group)
+        corpus = open_prepared(out / DATA_NAME / "train")
+        held = open_prepared(out / DATA_NAME / "heldout")
+        words = Vocabulary.load(out / VOCABULARY_NAME)
+        if resume and settings.model.char_cnn.unit == "byte":
+            # The checkpoint has all that is needed; the model that was begun with may be gone.
+            init = init_weights = None
+        bilm, settings = build_model(settings, words, init, init_weights, fresh=not resume)
+        bilm.to(group.device)
+        keep_freed_memory()
+        limit = settings.model.char_cnn.max_characters
+        report_ = coverage(corpus.counts(), words, limit, n_tokens=corpus.n_tokens)
+        say(Forecast(corpus, report_, settings, bilm).text())
+        trainer = Trainer(
+            bilm,
+            words,
+            corpus,
+            held.sentences(np.arange(held.n_sentences)),
+            settings,
+            out,
+            fingerprint=corpus.fingerprint,
+            group=group,
+            threads=threads,
+            report=report if group.is_first else None,
+        )
+        try:
+            if group.is_first:
+                remove_leftovers(out, OWN_NAMES)
+            if resume:
+                trainer.resume()
+                say(f"Resumed at step {trainer.step:,}")
+            return trainer.run()
+        finally:
+            trainer.close()
 
 
 def build_model(
@@ -134,7 +144,8 @@ def build_model(
     :param config: Shape (unless `init` is given) and seed.
     :param vocabulary: Words of the softmax.
     :param init: Model to start from. Its softmax is taken over where its vocabulary is the
-        same; rows of words that both have are taken over where it is not.
+        same; rows of words that both have are taken over where it is not. What its `meta` says
+        of it goes under ``begun_from``.
     :param fresh: False where a checkpoint will overwrite the weights anyway.
     :raises ElmoError: E051 for a shape that only an existing model can have.
     """
@@ -170,12 +181,14 @@ def build_model(
     if old is not None and old_bias is not None and old_words is not None:
         number = {word: k for k, (word, _) in enumerate(old_words)}
         pairs = [(k, number[w]) for k, (w, _) in enumerate(entries) if w in number]
-        new_rows, old_rows = torch.tensor(pairs, dtype=torch.int64).view(-1, 2).unbind(1)
+        rows = torch.tensor(pairs, dtype=torch.int64, device=old.device).view(-1, 2)
+        new_rows, old_rows = rows.unbind(1)
         with torch.no_grad():
             softmax.weight[new_rows] = old[old_rows].float()
             softmax.bias[new_rows] = old_bias[old_rows].float()
     model.softmax, model.vocabulary = softmax, entries
-    trained = replace(model.config, initial_state=state)
+    meta = facts_begun_from(model.config.meta, Path(init).resolve().name)
+    trained = replace(model.config, initial_state=state, meta=meta)
     model.config = trained
     return model, PretrainConfig(trained, config.training)
 
@@ -194,10 +207,6 @@ def _start(
 ) -> None:
     if (out / CHECKPOINT_NAME).exists():
         raise ElmoError(Errors.E055.format(path=out))
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as err:
-        raise ElmoError(Errors.E083.format(path=out, problem=err.strerror or err)) from err
     # Before the text, which may take long.
     given = None if vocabulary is None else Vocabulary.load(vocabulary)
     if init is not None:

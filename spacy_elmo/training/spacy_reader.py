@@ -31,7 +31,8 @@ _NO_BOUNDARIES = {
     "textcat_multilabel",
     "trainable_lemmatizer",
 }
-_BOUNDARIES = {"parser", "sentencizer", "senter", "tok2vec", "transformer"}
+_SET_BOUNDARIES = {"parser", "sentencizer", "senter"}
+_BOUNDARIES = _SET_BOUNDARIES | {"tok2vec", "transformer"}
 
 Record = Tuple[int, Union[str, List[str]]]
 
@@ -60,7 +61,10 @@ class Pipeline:
             self.nlp.max_length = MAX_LINE_BYTES["jsonl"]
         factories = {pipe: self.nlp.get_pipe_meta(pipe).factory for pipe in self.nlp.pipe_names}
         # A component of someone else's may rely on tags or entities: then nothing is skipped.
-        if set(factories.values()) <= _NO_BOUNDARIES | _BOUNDARIES:
+        all_known = set(factories.values()) <= _NO_BOUNDARIES | _BOUNDARIES
+        #: Whether every doc gets sentence boundaries, and keeps the tokens that the tokenizer cut.
+        self.only_adds_boundaries = all_known and not _SET_BOUNDARIES.isdisjoint(factories.values())
+        if all_known:
             skip = [pipe for pipe, factory in factories.items() if factory in _NO_BOUNDARIES]
             self.nlp.select_pipes(disable=skip)
 

@@ -34,17 +34,28 @@ class RowGradient(NamedTuple):
     weight: Tensor
     bias: Tensor
 
+    def plus(self, other: "RowGradient") -> "RowGradient":
+        """The sum of both, for the rows of either."""
+        rows = torch.unique(torch.cat([self.rows, other.rows]))
+        weight = self.weight.new_zeros(len(rows), self.weight.shape[1])
+        bias = self.bias.new_zeros(len(rows))
+        for part in (self, other):
+            places = torch.searchsorted(rows, part.rows).to(weight.device)
+            weight.index_add_(0, places, part.weight)
+            bias.index_add_(0, places, part.bias)
+        return RowGradient(rows, weight, bias)
+
 
 class StepResult(NamedTuple):
     """What a step yields.
 
     :param losses: Summed sampled loss of each direction in this process, in nats.
-    :param row_gradient: Gradient of the softmax, None if it was not asked for.
+    :param row_gradient: Gradient of the softmax.
     :param states: Final states of both directions, for packed streams.
     """
 
     losses: Tuple[float, float]
-    row_gradient: Optional[RowGradient]
+    row_gradient: RowGradient
     states: List[List[LSTMState]]
 
 
@@ -141,6 +152,7 @@ class TrainingStep:
         scale: float = 1.0,
         initial: Optional[Sequence[Sequence[Optional[LSTMState]]]] = None,
         train_encoder: bool = True,
+        number: int = 0,
     ) -> StepResult:
         """Compute the gradients of ``scale · (forward + backward) / (2 · n_targets)``.
 
@@ -150,6 +162,9 @@ class TrainingStep:
         :param step: Number of the step; random numbers depend on it.
         :param initial: State of each direction and layer before the batch, zeros if not given.
         :param train_encoder: False leaves the encoder alone and trains the softmax only.
+        :param number: Number of the batch in the step. From the second on, gradients of the
+            encoder are added to those that are there. All batches of a step have the same
+            negatives, as one large batch would, and dropout masks of their own.
         """
         model, device = self.model, self.device
         negatives = self.sampler.sample(seeded(self.seed, step, NEGATIVES))
@@ -157,7 +172,7 @@ class TrainingStep:
         extra = all_targets[negatives.columns[all_targets] < 0]
         rows = torch.cat([negatives.ids, extra])
         place = negatives.columns
-        place[extra] = torch.arange(len(negatives.ids), len(rows))
+        place[extra] = torch.arange(len(negatives.ids), len(rows), device=place.device)
         rows_weight = self.softmax.weight.detach()[rows.to(device)]
         rows_bias = self.softmax.bias.detach()[rows.to(device)]
         parts = self._word_parts(batch)
@@ -177,6 +192,7 @@ class TrainingStep:
                 negatives,
                 (place, rows_weight, rows_bias),
                 step,
+                number,
                 scale,
                 initial[k],
                 train_encoder,
@@ -185,7 +201,7 @@ class TrainingStep:
         )
         if train_encoder:
             d_vectors = results[0].d_vectors + results[1].d_vectors
-            self._backward_words(parts, encoded, d_vectors)
+            self._backward_words(parts, encoded, d_vectors, number > 0)
         row_gradient = RowGradient(
             rows,
             results[0].d_weight + results[1].d_weight,
@@ -234,7 +250,7 @@ class TrainingStep:
             return vectors
 
     def _backward_words(
-        self, parts: List[List[WordChunk]], encoded: List[Tensor], d_vectors: Tensor
+        self, parts: List[List[WordChunk]], encoded: List[Tensor], d_vectors: Tensor, add: bool
     ) -> None:
         def backward(part: List[WordChunk], value: Tensor) -> Tuple[Tensor, ...]:
             d_part = d_vectors[torch.cat([chunk.places for chunk in part])]
@@ -242,7 +258,7 @@ class TrainingStep:
 
         gradients = self.workers.map(backward, parts, encoded)
         for parameter, *values in zip(self.token_parameters, *gradients):
-            _store(parameter, sum(values[1:], values[0]))
+            _store(parameter, sum(values[1:], values[0]), add)
 
     # -- directions ----------------------------------------------------------------------
 
@@ -254,6 +270,7 @@ class TrainingStep:
         negatives: Negatives,
         rows: Tuple[Tensor, Tensor, Tensor],
         step: int,
+        batch_number: int,
         scale: float,
         initial: Sequence[Optional[LSTMState]],
         train_encoder: bool,
@@ -262,10 +279,12 @@ class TrainingStep:
         place, rows_weight, rows_bias = rows
         n_samples = len(negatives.ids)
         direction = batch.directions[k]
+        add = batch_number > 0
+        masks = 2 * batch_number + k  # of each direction of each batch of the step
         if not batch.batch_sizes:  # a process whose share of a small batch is empty
             for parameter in self.direction_parameters[k]:
                 # What is there is still the last step's, and would be summed over the processes.
-                _store(parameter, torch.zeros_like(parameter))
+                _store(parameter, torch.zeros_like(parameter), add)
             zeros = (torch.zeros_like(vectors), torch.zeros_like(rows_weight))
             return _DirectionResult(0.0, *zeros, torch.zeros_like(rows_bias), [])
         layers = self.model.directions[k]
@@ -274,7 +293,7 @@ class TrainingStep:
         with torch.set_grad_enabled(train_encoder):
             x = leaf[torch.from_numpy(direction.inputs).to(device)]
             for number, layer in enumerate(layers):
-                x = self._drop(x, direction, batch, step, k, number)
+                x = self._drop(x, direction, batch, step, masks, number)
                 out, state = run_layer(
                     x,
                     layer.weights,
@@ -287,7 +306,7 @@ class TrainingStep:
                     out = out + x
                 x = out
                 states.append(state)
-            hidden = self._drop(x, direction, batch, step, k, len(layers))
+            hidden = self._drop(x, direction, batch, step, masks, len(layers))
         top = hidden.detach().requires_grad_()
         targets = torch.from_numpy(direction.targets)
         own = place[targets]
@@ -312,17 +331,18 @@ class TrainingStep:
             parameters = self.direction_parameters[k]
             d_vectors, *gradients = torch.autograd.grad(hidden, [leaf, *parameters], d_top)
             for parameter, gradient in zip(parameters, gradients):
-                _store(parameter, gradient)
+                _store(parameter, gradient, add)
         return _DirectionResult(float(loss.detach()), d_vectors, d_weight, d_bias, states)
 
     def _drop(
-        self, x: Tensor, direction: DirectionBatch, batch: Batch, step: int, k: int, layer: int
+        self, x: Tensor, direction: DirectionBatch, batch: Batch, step: int, masks: int, layer: int
     ) -> Tensor:
         """Dropout with a mask of the global batch, of which this process takes its rows."""
         if not self.dropout:
             return x
-        generator = seeded(self.seed, step, DROPOUT, k, layer)
-        keep = torch.empty(batch.n_targets, x.shape[1])
+        generator = seeded(self.seed, step, DROPOUT, masks, layer)
+        # On the CPU like the generator, so that the masks are the same wherever the model is.
+        keep = torch.empty(batch.n_targets, x.shape[1], dtype=torch.float32, device="cpu")
         keep.bernoulli_(1.0 - self.dropout, generator=generator)
         mine = keep[torch.from_numpy(direction.flat)].div_(1.0 - self.dropout)
         return x * mine.to(device=x.device, dtype=x.dtype)
@@ -336,10 +356,12 @@ class _DirectionResult(NamedTuple):
     states: List[LSTMState]
 
 
-def _store(parameter: Tensor, gradient: Tensor) -> None:
+def _store(parameter: Tensor, gradient: Tensor, add: bool) -> None:
     """Put a gradient where the optimiser looks; into its place in the flat buffer if any."""
     if parameter.grad is None:
         parameter.grad = gradient
+    elif add:
+        parameter.grad.add_(gradient)
     else:
         parameter.grad.copy_(gradient)
 

@@ -14,6 +14,8 @@ from typing import Dict, Iterable, List, Optional, Sequence, Tuple, Union
 import numpy as np
 
 from ..bilm.io.atomic import replace_file
+from ..bilm.io.dictionaries import unescape
+from ..bilm.io.native import VOCABULARY_NAME, WEIGHTS_NAME
 from ..errors import ElmoError, ElmoWarning, Errors, Warnings
 from .readers import read_lines
 
@@ -183,6 +185,9 @@ class Vocabulary:
     def load(cls, path: Union[str, Path]) -> "Vocabulary":
         """Read a file of :meth:`save` or of bilm-tf, plain or compressed (``.gz``, ``.xz``).
 
+        Or the vocabulary of a native model, whose words are escaped: a ``vocabulary.txt`` that
+        lies beside the model's weights.
+
         A bilm-tf file has a token per line and no counts; the words then stand in order of their
         strings, see :meth:`with_counts`. The order of lines never matters, duplicates are one
         entry (the highest count), blank lines are skipped, ``!!!MAXTERMID`` likewise, and the
@@ -194,7 +199,7 @@ class Vocabulary:
             When the file is empty, not UTF-8, or its lines are of different kinds.
         """
         path = Path(path)
-        counts: Dict[str, int] = {}
+        entries: List[Tuple[int, str, int]] = []
         counted: Optional[bool] = None
         for number, raw in read_lines(path, _MAX_LINE_BYTES):
             word, count = _parse_line(path, number, raw)
@@ -204,7 +209,12 @@ class Vocabulary:
                 counted = count is not None
             if counted != (count is not None):
                 raise _bad_line(path, number, "has no count" if counted else "has a count")
-            counts[word] = max(counts.get(word, 0), count or 0)
+            entries.append((number, word, count or 0))
+        if path.name == VOCABULARY_NAME and (path.parent / WEIGHTS_NAME).is_file():
+            entries = _unescaped(path, entries)
+        counts: Dict[str, int] = {}
+        for _, word, count in entries:
+            counts[word] = max(counts.get(word, 0), count)
         bos, eos, unk = (counts.pop(word, 0) for word in SPECIALS)
         if not counts:
             raise ElmoError(Errors.E076.format(path=path, problem="it has no words"))
@@ -324,9 +334,22 @@ def _parse_line(path: Path, number: int, raw: bytes) -> Tuple[Optional[str], Opt
     word = word.strip(_ASCII_SPACE)
     if not word or (not tab and word == _MAXTERMID):
         return None, None
+    _check_word(path, number, word)
+    return word, int(digits) if tab else None
+
+
+def _unescaped(path: Path, entries: List[Tuple[int, str, int]]) -> List[Tuple[int, str, int]]:
+    """Entries (line, word, count) of a native model with the words as they are spelled."""
+    result = []
+    for (number, _, count), word in zip(entries, unescape([word for _, word, _ in entries])):
+        _check_word(path, number, word)
+        result.append((number, word, count))
+    return result
+
+
+def _check_word(path: Path, number: int, word: str) -> None:
     if len(word.encode("utf-8").split()) != 1:
         raise _bad_line(path, number, f"has whitespace inside the word {word[:40]!r}")
-    return word, int(digits) if tab else None
 
 
 def _bad_line(path: Path, number: int, problem: str) -> ElmoError:

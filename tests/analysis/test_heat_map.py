@@ -9,6 +9,7 @@ import spacy
 from spacy.tokens import Doc
 
 import spacy_elmo
+from spacy_elmo.analysis import heat_map
 from spacy_elmo.analysis.heat_map import COLOUR, MAX_OPACITY
 from spacy_elmo.errors import ElmoError
 from spacy_elmo.pipeline.language_model import doc_scores
@@ -129,9 +130,14 @@ def test_shown_in_a_notebook(doc: Doc, monkeypatch: Any) -> None:
     module.HTML, module.display = str, shown.append
     monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
     monkeypatch.setitem(sys.modules, "IPython.display", module)
-    markup = spacy_elmo.render(doc, jupyter=True)
-    assert shown == [markup]
+    # A notebook prints the value of a cell's last line, so there is none, as in displaCy.
+    assert spacy_elmo.render(doc, jupyter=True) is None
+    markup = spacy_elmo.render(doc, jupyter=False)
+    assert len(shown) == 1 and markup in shown[0] and "tex2jax_ignore" in shown[0]
     assert spacy_elmo.render(doc) == markup and len(shown) == 1  # no notebook here
+    monkeypatch.setattr(heat_map, "is_in_jupyter", lambda: True)
+    assert spacy_elmo.render(doc) is None and shown == shown[:1] * 2
+    assert spacy_elmo.render(doc, jupyter=False) == markup and len(shown) == 2
 
 
 def _contrast(a: Any, b: Any) -> float:

@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, Tuple
 
 import numpy as np
 import pytest
@@ -157,3 +157,51 @@ def test_hdf5_keeps_the_state_that_sentences_start_in(tmp_path: Path, state: str
     sentence = [["été", "b"]]
     expected = BiLM.from_files(files).embed(sentence)[0]
     np.testing.assert_array_equal(BiLM.load(tmp_path / "hdf5").embed(sentence)[0], expected)
+
+
+#: What says how sentences begin, and who writes it.
+FOREIGN: Dict[str, Any] = {
+    "bilm": ("options.json", write_bilm_folder),
+    "many-langs": ("config.json", write_many_langs_folder),
+}
+
+
+def imported(folder: Path, format: str, state: str) -> Tuple[Path, Path]:
+    """A foreign model that names its initial state; its folder and the file where it does."""
+    name, write = FOREIGN[format]
+    path = write(folder) / name
+    values = json.loads(path.read_text(encoding="utf-8"))
+    if "config_path" in values:
+        values["config_path"] = "arch.json"
+    if state != "primed":
+        values["spacy_elmo"] = {"initial_state": state}
+    path.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+    return folder, path
+
+
+@pytest.mark.parametrize("format", FOREIGN)
+@pytest.mark.parametrize("before", ["primed", "zero", "carry"])
+@pytest.mark.parametrize("after", ["primed", "zero", "carry"])
+def test_the_initial_state_survives_there_and_back(
+    tmp_path: Path, format: str, before: str, after: str
+) -> None:
+    folder, source = imported(tmp_path / "source", format, before)
+    assert BiLM.load(folder).config.initial_state == before
+    BiLM.load(folder, initial_state=after).save(tmp_path / "out", format=format)
+    assert BiLM.load(tmp_path / "out").config.initial_state == after
+    written = tmp_path / "out" / source.name
+    if before == after:
+        assert written.read_bytes() == source.read_bytes()
+    else:
+        values, old = (json.loads(p.read_text(encoding="utf-8")) for p in (written, source))
+        # A program that knows nothing of the section finds what it found before.
+        own = [file.pop("spacy_elmo", None) for file in (values, old)]
+        assert values == old and (own[0] is None) == (after == "primed")
+
+
+def test_a_wrong_initial_state_is_named(tmp_path: Path) -> None:
+    for format, (name, _) in FOREIGN.items():
+        folder, _ = imported(tmp_path / format, format, "warm")
+        shown = f"{name}.*spacy_elmo.initial_state is 'warm', expected one of zero, primed"
+        with pytest.raises(ElmoError, match=f"E025.*{shown}"):
+            read_model(folder)

@@ -32,6 +32,16 @@ def test_model_card_has_the_facts_and_own_text_is_kept(tmp_path: Path) -> None:
     assert card.read_text(encoding="utf-8") == "Meine Notizen: größer"
 
 
+def test_model_card_says_what_a_model_was_begun_from(tmp_path: Path) -> None:
+    source = {"name": "news | web", "licence": "MIT", "begun_from": {"name": "web"}}
+    meta = {"language": "en", "begun_from": source}
+    write_native(make(BiLMConfig(SMALL.char_cnn, SMALL.lstm, "zero", meta)), tmp_path / "m")
+    text = (tmp_path / "m" / "README.md").read_text(encoding="utf-8")
+    assert "# biLM\n" in text and "| Language | en |" in text
+    assert "| Begun from | news \\| web, begun from web |" in text
+    assert "| Licence | not stated" in text and "MIT" not in text
+
+
 def test_overwriting_leaves_nothing_of_the_old_model(tmp_path: Path) -> None:
     write_native(make(softmax=True), tmp_path / "m")
     write_native(make(seed=1), tmp_path / "m")

@@ -305,6 +305,18 @@ def test_vocabulary_must_have_a_word_for_every_row(tmp_path: Path) -> None:
         write_native(files, tmp_path / "other")
 
 
+def test_the_vocabulary_of_a_run_may_stand_in_for_the_models_own(tmp_path: Path) -> None:
+    """It escapes nothing, which shows wherever a backslash begins no escape."""
+    words = ["<S>", "C:\\temp", "\\", "\\\\", "a\\b", "x"]
+    files = make(softmax=True)
+    files.vocabulary = [(word, 1) for word in words]
+    write_native(files, tmp_path / "m")
+    assert read_native(tmp_path / "m", softmax=True).vocabulary == files.vocabulary
+    text = "".join(f"{word}\t1\n" for word in words)
+    (tmp_path / "m" / "vocabulary.txt").write_bytes(text.encode())
+    assert read_native(tmp_path / "m", softmax=True).vocabulary == files.vocabulary
+
+
 def test_incomplete_models_are_not_written(tmp_path: Path) -> None:
     files = make()
     del files.tensors["forward_lstm.1.input_weight"]

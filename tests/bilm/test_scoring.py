@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spacy_elmo.bilm import BiLM, scoring
+from spacy_elmo.bilm.predict import LanguageModel
 from spacy_elmo.bilm.scoring import SoftmaxWords, perplexity, score_sentences, softmax_words
 from spacy_elmo.errors import ElmoError
 
@@ -127,6 +128,18 @@ def test_threads_give_the_same_result() -> None:
     assert found == perplexity(MODEL, TEXT, batch_tokens=30)
 
 
+def test_progress_counts_every_token_once() -> None:
+    n_tokens = sum(map(len, TEXT))
+    for executor in (None, ThreadPoolExecutor(2)):
+        told: List[int] = []
+        result = perplexity(MODEL, TEXT, batch_tokens=50, executor=executor, progress=told.append)
+        assert sum(told) == n_tokens and max(told) <= 50
+        assert result == perplexity(MODEL, TEXT, batch_tokens=50)
+    told = []
+    scores = LanguageModel(MODEL).score(TEXT, batch_tokens=50, progress=told.append)
+    assert sum(told) == n_tokens and max(told) <= 50 and len(scores) == len(TEXT)
+
+
 def test_a_single_sentence_is_a_text() -> None:
     score = score_sentences(MODEL, softmax_words(MODEL), [["the", "cat"]])[0]
     result = perplexity(MODEL, [["the", "cat"]])
@@ -144,6 +157,13 @@ def test_the_vocabulary_may_have_any_order() -> None:
         other.softmax.weight.copy_(other.softmax.weight[order])
         other.softmax.bias.copy_(other.softmax.bias[order])
     assert perplexity(other, TEXT) == pytest.approx(perplexity(MODEL, TEXT), rel=1e-5)
+
+
+def test_scores_that_would_depend_on_the_batches_are_refused() -> None:
+    carrying = BiLM.from_files(MODEL.to_files(), initial_state="carry")
+    for call in (lambda: perplexity(carrying, TEXT), lambda: LanguageModel(carrying)):
+        with pytest.raises(ElmoError, match="ELMO-E170.*'zero' or 'primed'"):
+            call()
 
 
 def test_what_cannot_be_scored() -> None:

@@ -94,6 +94,32 @@ def test_the_mix_of_a_task(folder: Path, bilm: BiLM) -> None:
     assert "tagger, other" in text(result)
 
 
+def test_lines_of_tokens_are_taken_whole(folder: Path) -> None:
+    arguments = ["--top", "-w", folder / "model"]
+    assert run(folder / "in.txt", folder / "a.npz", *arguments).exit_code == 0
+    result = run(folder / "in.txt", folder / "b.npz", *arguments, "--segmenter", "whole")
+    assert result.exit_code == 0, result.output
+    for a, b in zip(read_embeddings(folder / "a.npz"), read_embeddings(folder / "b.npz")):
+        assert a.tokens == b.tokens
+        np.testing.assert_array_equal(a.vectors, b.vectors)
+
+
+def test_all_that_takes_long_has_a_bar(folder: Path, capsys: Any) -> None:
+    arguments = [folder / "in.txt", folder / "out.npz", "--top", "-w", folder / "model"]
+    elmo_cli(["embed", *map(str, arguments)], standalone_mode=False)
+    out, err = capsys.readouterr()
+    bars = [line.strip() for line in err.split("\r") if line.strip()]
+    phases = [line.split(":")[0] for line in bars]
+    assert list(dict.fromkeys(phases)) == ["Counting", "Embedding", "Assembling"]
+    n_tokens = sum(len(line.split()) for line in corpus.LINES)
+    assert any(line.startswith("Embedding: 100%") and str(n_tokens) in line for line in bars)
+    assert f"{n_tokens} tokens" in out and not any(phase in out for phase in phases)
+    # Nothing is embedded, but the counting takes its time.
+    elmo_cli(["embed", *map(str, arguments), "--overwrite", "--dry-run"], standalone_mode=False)
+    err = capsys.readouterr().err
+    assert "Counting" in err and "Embedding" not in err
+
+
 def test_a_dry_run(folder: Path) -> None:
     result = run(folder / "in.txt", folder / "o.npz", "--all", "-w", folder / "model", "--dry-run")
     assert result.exit_code == 0 and "Needs about" in text(result)
@@ -124,6 +150,10 @@ def test_mistakes_are_one_message(folder: Path) -> None:
         ([source, output, *model, "--all", "--dtype", "int8"], "E035"),
         ([source, output, *model, "--all", "--gpu-id", 99], "E081"),
         ([source, source / "out.npz", *model, "--all"], "E039"),
+        # Nothing has set the sentences of lines, nor does the tokenizer of a language.
+        ([source, output, *model, "--all", "--segmenter", "sents"], "E162"),
+        ([source, output, *model, "--all", "--segmenter", "sents", "--lang", "en"], "E100"),
+        ([source, output, *model, "--all", "--segmenter", "best"], "E035"),
     ):
         result = run(*arguments)
         assert result.exit_code == 1 and f"[ELMO-{code}]" in text(result), code

@@ -13,6 +13,7 @@ from spacy_elmo.bilm.scoring import perplexity, score_sentences, softmax_words
 from spacy_elmo.cli import elmo_cli
 
 from ..training import tiny
+from .terminal import run_on_terminal
 
 # Tokens that a format with quotes or escapes would change.
 TEXT = [*tiny.sentences(40, seed=7), ['"', "the", "back\\slash", "#", "猫"], ["<S>", "cat"]]
@@ -71,6 +72,25 @@ def test_scores_as_json(folder: Path) -> None:
     other = BiLM.load(folder / "model", softmax=True, initial_state="primed")
     assert json.loads(primed.output) == pytest.approx(perplexity(other, TEXT).to_dict())
     assert json.loads(primed.output) != json.loads(result.output)
+
+
+def test_words_that_are_scored_are_counted_on_a_terminal(folder: Path) -> None:
+    arguments = ["perplexity", folder / "model", folder / "text.txt"]
+    n_tokens = sum(map(len, TEXT))
+    # More than one batch, or the number would be that of the end alone.
+    out, err = run_on_terminal(*arguments, "--json", "--batch-tokens", 50)
+    assert json.loads(out)["n_tokens"] == n_tokens
+    assert "Scoring: 0" in err and " words" in err
+    # Nothing of it is left on the screen.
+    assert err.endswith("\r") and not err.split("\r")[-2].strip()
+    rows_alone = run(*arguments[1:], "--per-token", "-").output
+    for on_terminal in (False, True):
+        out, err = run_on_terminal(*arguments, "--per-token", "-", stdout=on_terminal)
+        # Rows that are printed show well enough how far it is, and a bar would stand among them.
+        assert out == rows_alone and ("Scoring" in err) != on_terminal
+    _, err = run_on_terminal(*arguments, "--per-token", folder / "out.tsv")
+    assert "Scoring" in err
+    assert "Scoring" not in run(*arguments[1:]).output
 
 
 def test_log_probabilities_of_every_token(folder: Path) -> None:
@@ -141,6 +161,21 @@ def test_a_model_without_a_softmax(arguments: List[str], folder: Path) -> None:
     assert "[ELMO-E050]" in text(result) and "pretrain --init" in text(result)
 
 
+@pytest.mark.parametrize("arguments", [[], ["--json"], ["--per-token", "out.tsv"]])
+def test_carried_states_are_refused(
+    arguments: List[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    BiLM.load("model", softmax=True, initial_state="carry").save("carrying")
+    asked = ["model", "text.txt", "--initial-state", "carry", *arguments]
+    for call in (asked, ["carrying", "text.txt", *arguments]):
+        result = run(*call)
+        assert result.exit_code == 1 and "[ELMO-E170]" in text(result)
+        assert "--initial-state zero" in text(result)
+    assert not Path("out.tsv").exists()
+    assert run("carrying", "text.txt", "--initial-state", "zero", *arguments).exit_code == 0
+
+
 def test_other_mistakes_are_one_message(folder: Path) -> None:
     (folder / "empty.txt").write_text("\n\n")
     for arguments, code in (
@@ -148,7 +183,6 @@ def test_other_mistakes_are_one_message(folder: Path) -> None:
         ([folder / "model", folder / "none.txt"], "E060"),
         ([folder / "none", folder / "text.txt"], "E020"),
         ([folder / "model", folder / "text.txt", "--initial-state", "cold"], "E010"),
-        ([folder / "model", folder / "text.txt", "--per-token", folder / "no" / "o.tsv"], "E039"),
         (
             [folder / "model", folder / "text.txt", "--per-token", folder / "text.txt" / "o.tsv"],
             "E039",

@@ -130,7 +130,7 @@ def test_a_preset_and_flags(folder: Path) -> None:
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["--training.lr", 1], "unknown key training.lr, known are batch_tokens"),
+        (["--training.lr", 1], "unknown key training.lr, known are accumulate, batch_tokens"),
         (["--training.max_steps", "five"], "training.max_steps is 'five' (str), an integer"),
         (["--training.max_steps"], "training.max_steps is True (bool), an integer"),
         (["--training.seed.x", 3], "training.seed.x is no setting"),

@@ -12,6 +12,7 @@ from spacy_elmo.bilm import BiLM
 from spacy_elmo.cli import elmo_cli
 
 from ..training import tiny
+from .terminal import run_on_terminal
 
 
 def run(*args: Any, **kwargs: Any) -> Any:
@@ -43,6 +44,14 @@ def test_a_page(folder: Path) -> None:
     assert page == spacy_elmo.render(docs[1:], page=True, jupyter=False, numbers=True, max_bits=8)
 
 
+def test_words_that_are_scored_are_counted_on_a_terminal(folder: Path) -> None:
+    arguments = [folder / "model", folder / "text.txt", folder / "out.html", "--lang", "en"]
+    out, err = run_on_terminal("surprisal", *arguments)
+    assert "Scoring:   0%" in err and "/9.00" in err and "Scoring" not in out
+    assert "Surprisal of 9 tokens" in out
+    assert "Scoring" not in run(*arguments).output
+
+
 def test_mistakes_are_one_message(folder: Path) -> None:
     (folder / "latin.txt").write_bytes("café".encode("latin-1"))
     (folder / "empty.txt").write_text("\n \n")
@@ -56,7 +65,7 @@ def test_mistakes_are_one_message(folder: Path) -> None:
         ([model, folder / "empty.txt", out], "E059"),
         ([model, text, out, "--lang", "qqq"], "E070"),
         ([model, text, out, "--max-bits", "0"], "E144"),
-        ([model, text, folder / "no" / "out.html"], "E039"),
+        ([model, text, text / "out.html"], "E039"),
     ):
         result = run(*arguments)
         assert result.exit_code == 1 and f"[ELMO-{code}]" in result.output, code

@@ -9,10 +9,12 @@ from typing import Any, List
 import numpy as np
 import pytest
 import spacy
+from spacy.pipeline import Sentencizer
 from spacy.tokens import Doc, DocBin
 
 from spacy_elmo.bilm import BiLM
-from spacy_elmo.embedding.items import count_items, read_items
+from spacy_elmo.embedding import EmbedOptions, embed_corpus
+from spacy_elmo.embedding.items import BATCH, count_items, read_items
 from spacy_elmo.embedding.tokenizing import Tokenizer
 from spacy_elmo.errors import ElmoError
 
@@ -87,8 +89,92 @@ def test_segmenters(bilm: BiLM, tmp_path: Path) -> None:
         ["She", "is", "n't", "here", ".", "He", "is", "!"],
         ["Are", "they", "?"],
     ]
-    with pytest.raises(ElmoError, match="E100"):
+    with pytest.raises(ElmoError, match="E100.*--model"):
         list(read_items(source, Tokenizer("en", segmenter="sents")))
+
+
+def test_lines_of_tokens_are_a_sentence_whatever_cuts_docs(bilm: BiLM, tmp_path: Path) -> None:
+    lines = write_lines(tmp_path / "in.txt", ["She is here . He is !", "", "x"])
+    objects = write_lines(tmp_path / "in.jsonl", ['{"tokens": ["She", ".", "He"]}', ""])
+    for source in (lines, objects):
+        plain = list(read_items(source))
+        assert [len(item.sentences) for item in plain][:2] == [1, 0]
+        for segmenter in ("punct", "whole"):
+            assert list(read_items(source, Tokenizer(segmenter=segmenter))) == plain
+        # Before anything is read or made.
+        with pytest.raises(ElmoError, match="E162.*--model.*DocBin|E162.*DocBin.*--model"):
+            read_items(source, Tokenizer(segmenter="sents"))
+    own = list(read_items(objects, Tokenizer("en", segmenter="sents")))
+    assert own == list(read_items(objects))
+    raw = write_lines(tmp_path / "raw.jsonl", ['{"text": "She is here."}'])
+    with pytest.raises(ElmoError, match="E069.*line 1"):
+        list(read_items(raw, Tokenizer(segmenter="whole")))
+
+
+def pipeline_of(path: Path, *components: str) -> str:
+    nlp = spacy.blank("en")
+    for name in components:
+        nlp.add_pipe(name)
+    nlp.to_disk(path)
+    return str(path)
+
+
+def test_counting_spares_a_pipeline_that_only_adds_boundaries(
+    bilm: BiLM, tmp_path: Path, monkeypatch: Any
+) -> None:
+    raw = [*RAW, *("She isn't here, is she?  No! " * (i % 4) + str(i) for i in range(200))]
+    source = write_lines(tmp_path / "in.txt", raw)
+    n_run: List[int] = []
+    original = Sentencizer.__call__
+
+    def counted(self: Any, doc: Doc) -> Doc:
+        n_run.append(1)
+        return original(self, doc)
+
+    monkeypatch.setattr(Sentencizer, "__call__", counted)
+    monkeypatch.setattr(
+        Sentencizer, "pipe", lambda self, docs, **_: (counted(self, doc) for doc in docs)
+    )
+    for number, (components, spared) in enumerate(
+        (
+            (["sentencizer"], True),
+            (["tagger", "sentencizer"], True),
+            # Changes the tokens, or may: it has to run.
+            (["sentencizer", "doc_cleaner"], False),
+            (["sentencizer", "merge_entities"], False),
+        )
+    ):
+        model = pipeline_of(tmp_path / str(number), *components)
+        tokenizer = Tokenizer(model=model, segmenter="sents")
+        expected = [(item.text, item.tokens) for item in read_items(source, tokenizer)]
+        assert len(n_run) == len(raw)
+        n_run.clear()
+        counting = tokenizer.for_counting()
+        found = [(item.text, item.tokens) for item in read_items(source, counting)]
+        assert found == expected
+        # The first texts go through the whole all the same, and tell of one that is broken.
+        assert len(n_run) == (BATCH if spared else len(raw))
+        n_run.clear()
+    options = EmbedOptions(model=str(tmp_path / "0"), segmenter="sents")
+    plan = embed_corpus(bilm, source, tmp_path / "a.npz", options)
+    assert plan.counts.n_tokens == sum(len(tokens) for _, tokens in expected)
+    assert len(n_run) == BATCH + len(raw)
+
+
+def test_a_pipeline_that_is_of_no_use_is_found_out_before_the_work(
+    bilm: BiLM, tmp_path: Path
+) -> None:
+    nlp = spacy.blank("en")
+    nlp.add_pipe("senter")  # not trained
+    nlp.to_disk(tmp_path / "untrained")
+    source = write_lines(tmp_path / "in.txt", RAW)
+    for model, code in (
+        (str(tmp_path / "untrained"), "E079"),
+        (pipeline_of(tmp_path / "none"), "E100.*--segmenter punct"),
+    ):
+        with pytest.raises(ElmoError, match=code):
+            embed(bilm, source, tmp_path / "a.npz", model=model, segmenter="sents")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.txt", "none", "untrained"]
 
 
 def test_jsonl(tmp_path: Path) -> None:

@@ -4,16 +4,16 @@ import gzip
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import List
 
 import numpy as np
-import pytest
 
 from spacy_elmo import read_embeddings
 from spacy_elmo.bilm import BiLM
 
-from ..util import ROOT
+from ..util import ROOT, missing
 from .corpus import lines, write_lines
 
 SCRIPT = ROOT / "examples" / "embed_with_ray.py"
@@ -31,7 +31,8 @@ def run(*arguments: object, cwd: Path) -> "subprocess.CompletedProcess[str]":
 
 
 def test_a_corpus_of_several_files(bilm: BiLM, tmp_path: Path) -> None:
-    pytest.importorskip("ray.data", reason="needs the extra ray: pip install spacy-elmo[ray]")
+    if find_spec("ray") is None:
+        missing("needs the extra ray: pip install spacy-elmo[ray]")
     bilm.save(tmp_path / "weights")
     content: List[str] = []
     for number, size in enumerate((40, 13, 60)):

@@ -1,5 +1,6 @@
 """A run around its work: forecast, outputs that exist, unfinished runs, full disks."""
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any, List
@@ -9,7 +10,7 @@ import pytest
 
 from spacy_elmo import read_embeddings
 from spacy_elmo.bilm import BiLM
-from spacy_elmo.embedding import EmbedOptions, Plan, embed_corpus
+from spacy_elmo.embedding import EmbedOptions, Plan, Progress, embed_corpus
 from spacy_elmo.embedding.journal import Journal
 from spacy_elmo.embedding.selection import Selection
 from spacy_elmo.embedding.sharding import Shard, parse_shard
@@ -28,19 +29,48 @@ def interrupt(bilm: BiLM, source: Path, output: Path, options: EmbedOptions = SM
     """A run that ends in the middle."""
     n_calls = 0
 
-    def progress(n_tokens: int) -> None:
+    def told(progress: Progress) -> None:
         nonlocal n_calls
-        n_calls += 1
+        n_calls += progress.phase == "embed" and progress.done > 0
         if n_calls == 3:
             raise Interrupted
 
     with pytest.raises(Interrupted):
-        embed_corpus(bilm, source, output, options, progress=progress)
+        embed_corpus(bilm, source, output, options, progress=told)
     assert output.with_name(output.name + ".partial").is_dir() and not output.exists()
 
 
 def names(folder: Path) -> List[str]:
     return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_every_phase_is_told_from_beginning_to_end(name: str, bilm: BiLM, tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "in.txt", lines(300))
+    reports: List[Progress] = []
+    plan = embed_corpus(bilm, source, tmp_path / name, SMALL_PARTS, progress=reports.append)
+    assert list(dict.fromkeys(r.phase for r in reports)) == ["count", "embed", "assemble"]
+    n_tokens = plan.counts.n_tokens
+    for phase, last, total in (
+        ("count", 300, None),
+        ("embed", n_tokens, n_tokens),
+        ("assemble", 300, 300),
+    ):
+        done = [r.done for r in reports if r.phase == phase]
+        assert {r.total for r in reports if r.phase == phase} == {total}
+        assert done[0] == 0 and done[-1] == last and done == sorted(done)
+        assert len(set(done)) > 4
+    # What an earlier run has done is not begun at zero, nor counted again.
+    interrupt(bilm, source, tmp_path / f"again-{name}")
+    reports.clear()
+    plan = embed_corpus(
+        bilm, source, tmp_path / f"again-{name}", SMALL_PARTS, progress=reports.append
+    )
+    assert reports[0] == Progress("embed", plan.tokens_done, n_tokens) and plan.tokens_done > 0
+    # Counting alone takes as long, and says so.
+    reports.clear()
+    embed_corpus(bilm, source, tmp_path / "new.npz", progress=reports.append, dry_run=True)
+    assert reports[0].done == 0 and reports[-1] == Progress("count", 300, None)
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
@@ -121,6 +151,27 @@ def test_an_output_that_exists_is_kept(bilm: BiLM, tmp_path: Path) -> None:
         with pytest.raises(ElmoError, match="E134"):
             embed_corpus(bilm, source, tmp_path / name, options)
     assert names(tmp_path) == ["a.npz", "a.safetensors", "in.txt", "mine"]
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_links_stay_and_what_they_lead_to_is_written(name: str, bilm: BiLM, tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "in.txt", LINES)
+    (tmp_path / name).symlink_to(Path("disk") / "vectors")
+    for kind in ("all", "top"):
+        options = EmbedOptions(Selection(kind), overwrite=kind == "top")
+        embed_corpus(bilm, source, tmp_path / name, options)
+        embed_corpus(bilm, source, tmp_path / f"{kind}-{name}", options)
+        assert contents(tmp_path / "disk" / "vectors") == contents(tmp_path / f"{kind}-{name}")
+        assert (tmp_path / name).is_symlink() and names(tmp_path / "disk") == ["vectors"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_a_pipe_is_not_replaced(bilm: BiLM, tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "in.txt", LINES)
+    os.mkfifo(tmp_path / "a.npz")
+    with pytest.raises(ElmoError, match="E134.*a pipe, socket or device"):
+        embed_corpus(bilm, source, tmp_path / "a.npz", EmbedOptions(overwrite=True))
+    assert (tmp_path / "a.npz").is_fifo() and names(tmp_path) == ["a.npz", "in.txt"]
 
 
 def test_a_run_goes_on_only_with_the_same(bilm: BiLM, tmp_path: Path) -> None:

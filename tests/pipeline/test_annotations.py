@@ -5,7 +5,7 @@ import pytest
 import spacy
 from spacy.tokens import Doc, DocBin
 
-from spacy_elmo.bilm import BiLM
+from spacy_elmo.bilm import BiLM, engine
 from spacy_elmo.errors import ElmoError
 
 TEXT = "She sat by the bank of the river. He robbed a bank!\n\n Fine"
@@ -160,8 +160,79 @@ def test_memory_zone(make_nlp):
     np.testing.assert_array_equal(nlp("Zyxo went away .")._.elmo, expected)
 
 
-def test_unknown_settings_are_refused(make_nlp):
-    with pytest.raises(ElmoError, match="ELMO-E104"):
-        make_nlp(store="all")
-    with pytest.raises(ElmoError, match="ELMO-E104"):
-        make_nlp(mix="bottom")
+@pytest.mark.parametrize(
+    ("code", "settings"),
+    [
+        ("E104", {"store": "all"}),
+        ("E104", {"mix": "bottom"}),
+        ("E180", {"max_batch_tokens": 0}),
+        ("E180", {"max_batch_tokens": -5}),
+        ("E180", {"cache_mb": -1.0}),
+        ("E180", {"cache_file_mb": -0.5}),
+        ("E180", {"learn_rate_factor": -1.0}),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(make_nlp, code, settings):
+    (name,) = settings
+    with pytest.raises(ElmoError, match=f"ELMO-{code}.*{name}"):
+        make_nlp(**settings)
+
+
+@pytest.mark.parametrize(
+    "architecture",
+    [
+        {
+            "@architectures": "spacy.HashEmbedCNN.v2",
+            "width": 8,
+            "depth": 1,
+            "embed_size": 10,
+            "window_size": 1,
+            "maxout_pieces": 2,
+            "subword_features": False,
+            "pretrained_vectors": None,
+        },
+        {"@architectures": "spacy-elmo.ElmoListener.v1"},
+        {"@architectures": "spacy-elmo.ElmoTok2Vec.v1"},
+    ],
+    ids=lambda a: a["@architectures"],
+)
+def test_another_architecture_is_refused(make_nlp, architecture):
+    with pytest.raises(ElmoError, match="ELMO-E181.*ElmoEncoder.v1"):
+        make_nlp(model=architecture)
+
+
+@pytest.mark.parametrize(("limit", "n_batches"), [(1, 6), (14, 4), (4096, 1)])
+def test_tokens_of_a_batch_are_bounded(make_nlp, monkeypatch, limit, n_batches):
+    """By what the biLM is asked for, and what it makes of that; vectors are the same."""
+    texts = [TEXT, "A dog .", "", "He went to the bank and back .", "Yes ."]
+    expected = [doc._.elmo_layers for doc in make_nlp(cache_mb=0).pipe(texts)]
+    asked, batches, embed, pack = [], [], BiLM.embed, engine.pack
+
+    def spy(self, sentences, **kwargs):
+        asked.append(kwargs["batch_tokens"])
+        return embed(self, sentences, **kwargs)
+
+    monkeypatch.setattr(BiLM, "embed", spy)
+    monkeypatch.setattr(engine, "pack", lambda sizes: batches.append(sizes) or pack(sizes))
+    docs = list(make_nlp(cache_mb=0, max_batch_tokens=limit).pipe(texts))
+    for doc, layers in zip(docs, expected):
+        np.testing.assert_allclose(doc._.elmo_layers, layers, atol=1e-5)
+    assert set(asked) == {limit} and len(batches) == n_batches
+    assert all(len(sizes) == 1 or sum(sizes) <= limit for sizes in batches)
+
+
+def test_weights_that_carry_states_start_from_a_fixed_one(make_nlp, weights, tmp_path):
+    """The published programs' way is not to be had in a pipeline: same text, same vectors."""
+    BiLM.load(weights, initial_state="carry").save(tmp_path / "carry")
+    nlp = make_nlp(weights=str(tmp_path / "carry"), cache_mb=0)
+    first, between, again = nlp(TEXT), nlp("A dog ."), nlp(TEXT)
+    assert len(between)
+    np.testing.assert_array_equal(again._.elmo_layers, first._.elmo_layers)
+    primed = BiLM.load(weights, initial_state="primed")
+    sentence = [t.text for t in between]
+    np.testing.assert_allclose(between._.elmo_layers, primed.embed([sentence])[0], atol=1e-5)
+    # Saved, it stays that way, and the user's own model is as it was.
+    nlp.to_disk(tmp_path / "nlp")
+    loaded = spacy.load(tmp_path / "nlp")
+    assert loaded.get_pipe("elmo").bilm.config.initial_state == "primed"
+    assert BiLM.load(tmp_path / "carry").config.initial_state == "carry"

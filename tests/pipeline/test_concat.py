@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import spacy
+from spacy.training import Example
 
 from spacy_elmo.bilm import BiLM
 from spacy_elmo.errors import ElmoError
@@ -187,6 +188,19 @@ def test_static_vectors(make_nlp):
     for _ in range(2):
         nlp.update(examples(nlp), sgd=optimizer)
     assert static.get_dim("nM") == 6 and (static.get_param("W") != before).any()
+
+
+def test_static_vectors_of_empty_docs(make_nlp):
+    nlp = make(make_nlp, {**CONCAT, "include_static_vectors": True})
+    nlp.vocab.set_vector("She", np.ones(6, "float32"))
+    optimizer = nlp.initialize(lambda: examples(nlp))
+    assert [len(doc) for doc in nlp.pipe(["", "", "She saw"])] == [0, 0, 2]
+    assert [len(doc) for doc in nlp.pipe(["", ""])] == [0, 0]
+    tok2vec = nlp.get_pipe("tagger").model.get_ref("tok2vec")
+    empty = [nlp.get_pipe("elmo")(nlp.make_doc("")) for _ in range(2)]
+    assert [y.shape for y in tok2vec.predict(empty)] == [(0, tok2vec.get_dim("nO"))] * 2
+    for batch in (empty, [*empty, nlp.make_doc("She saw")]):
+        nlp.update([Example(doc, doc.copy()) for doc in batch], sgd=optimizer)
 
 
 def test_settings_that_do_not_go_together_are_refused(make_nlp):

@@ -1,12 +1,17 @@
 """ELMo among other components: other encoders, frozen, excluded, disabled and sourced ones."""
 
+import copy
+import gc
+import pickle
+
 import numpy as np
 import pytest
 import spacy
 from spacy.language import DEFAULT_CONFIG, Language
 from spacy.tokens import Doc
 from spacy.training.initialize import init_nlp
-from thinc.api import Config
+from spacy.ty import ListenedToComponent
+from thinc.api import Config, Model
 
 from spacy_elmo.bilm import BiLM
 from spacy_elmo.errors import ElmoError
@@ -118,39 +123,80 @@ def test_beside_tok2vec(make_nlp):
     assert nlp(doc_of(nlp))._.elmo.shape == (4, 16)
 
 
-def test_beside_listeners_of_other_plugins(make_nlp):
-    """The protocol of spaCy's listeners, as a transformer's component follows it."""
+class OtherEncoder:
+    """An encoder of another plugin, by the protocol of spaCy's listeners as transformers have it.
 
-    class Encoder:
-        def __init__(self, name):
-            self.name, self.model, self.listener_map = name, None, {}
+    What it gives for a token is the width of its text, and whether it begins in upper case.
+    """
 
-        listeners = property(lambda self: sum(self.listener_map.values(), []))
-        listening_components = property(lambda self: list(self.listener_map))
+    def __init__(self, name):
+        self.name, self.model, self.listener_map = name, None, {}
 
-        def add_listener(self, listener, name):
-            self.listener_map.setdefault(name, []).append(listener)
+    listeners = property(lambda self: sum(self.listener_map.values(), []))
+    listening_components = property(lambda self: list(self.listener_map))
 
-        def remove_listener(self, listener, name):
-            return False
+    def add_listener(self, listener, name):
+        self.listener_map.setdefault(name, []).append(listener)
 
-        def find_listeners(self, component):
-            for node in getattr(getattr(component, "model", None), "walk", list)():
-                if node.name == "other_listener":
-                    self.add_listener(node, component.name)
+    def remove_listener(self, listener, name):
+        self.listener_map[name].remove(listener)
 
-        def __call__(self, doc):
-            return doc
+    def find_listeners(self, component):
+        for node in getattr(getattr(component, "model", None), "walk", list)():
+            if node.name == "other_listener":
+                self.add_listener(node, component.name)
 
-    @Language.factory("other_encoder")
-    def make_encoder(nlp, name):
-        return Encoder(name)
+    def update(self, examples, **_):
+        for eg in examples:
+            self(eg.predicted)
 
+    def __call__(self, doc):
+        features = [[len(t), t.is_title] for t in doc]
+        doc.user_data["other"] = np.array(features, "float32").reshape(-1, 2)
+        return doc
+
+
+@Language.factory("other_encoder")
+def make_other_encoder(nlp, name):
+    return OtherEncoder(name)
+
+
+@spacy.registry.architectures("tests.OtherListener.v1")
+def build_other_listener():
+    def forward(model, docs, is_train):
+        nothing = np.zeros((0, 2), "float32")
+        return [doc.user_data.get("other", nothing) for doc in docs], lambda gradients: []
+
+    return Model("other_listener", forward, dims={"nO": 2})
+
+
+def test_beside_listeners_of_other_plugins(make_nlp, tmp_path):
     nlp = make_nlp("tagger")
     nlp.add_pipe("other_encoder", first=True)
-    train(nlp, 2)
-    assert nlp.get_pipe("other_encoder").listener_map == {}
-    assert nlp.get_pipe("elmo").listening_components == ["tagger"]
+    other = tagger({"@architectures": "tests.OtherListener.v1"})
+    nlp.add_pipe("tagger", name="other_tagger", config=other)
+    assert isinstance(nlp.get_pipe("other_encoder"), ListenedToComponent)
+    history = train(nlp, 20)
+    assert history[-1]["tagger"] < history[0]["tagger"]
+    assert history[-1]["other_tagger"] < history[0]["other_tagger"]
+    nlp.to_disk(tmp_path / "nlp")
+    loaded = spacy.load(tmp_path / "nlp")
+    for pipeline in (nlp, loaded):
+        for encoder, name, node in (
+            ("elmo", "tagger", "elmo_listener"),
+            ("other_encoder", "other_tagger", "other_listener"),
+        ):
+            walked = list(pipeline.get_pipe(name).model.walk())
+            found = pipeline.get_pipe(encoder).listener_map
+            assert list(found) == [name]
+            assert [id(n) for n in found[name]] == [id(n) for n in walked if n.name == node]
+            assert len(found[name]) == 1
+    # Each has an influence of its own: without one of the taggers the other goes on as before.
+    for rest in ("tagger", "other_tagger"):
+        with nlp.select_pipes(disable=[rest]):
+            expected = [t.tag_ for t in nlp(doc_of(nlp))]
+        with loaded.select_pipes(disable=[rest]):
+            assert [t.tag_ for t in loaded(doc_of(loaded))] == expected
 
 
 CONFIG = """
@@ -161,7 +207,7 @@ pipeline = ["elmo", "tagger", "ner"]
 [components]
 
 [components.elmo]
-source = "{path}/first"
+{elmo}
 
 [components.tagger]
 source = "{path}/first"
@@ -198,16 +244,20 @@ eval_frequency = 2
 """
 
 
+@pytest.mark.parametrize("elmo", ["source", "factory"])
 @pytest.mark.parametrize(
     ("replace", "training"),
     [
         ("", ""),
         ("", 'frozen_components = ["tagger"]'),
         ("", 'frozen_components = ["elmo", "tagger"]\nannotating_components = ["elmo"]'),
+        ("", 'frozen_components = ["elmo", "tagger"]'),
         ('replace_listeners = ["model.tok2vec"]', 'frozen_components = ["tagger"]'),
     ],
 )
-def test_training_loop_with_sourced_and_frozen_components(make_nlp, tmp_path, replace, training):
+def test_training_loop_with_sourced_and_frozen_components(
+    make_nlp, weights, tmp_path, elmo, replace, training
+):
     from spacy.tokens import DocBin
     from spacy.training.loop import train as train_loop
 
@@ -215,9 +265,16 @@ def test_training_loop_with_sourced_and_frozen_components(make_nlp, tmp_path, re
     train(first, 15)
     first.to_disk(tmp_path / "first")
     DocBin(docs=[eg.reference for eg in examples(first)]).to_disk(tmp_path / "train.spacy")
-    text = CONFIG.format(path=tmp_path, replace=replace, training=training)
+    how = f'source = "{tmp_path}/first"'
+    if elmo == "factory":
+        how = f'factory = "elmo"\nweights = "{weights}"'
+    text = CONFIG.format(path=tmp_path, elmo=how, replace=replace, training=training)
     nlp = init_nlp(DEFAULT_CONFIG.merge(Config().from_str(text)))
     (tmp_path / "out").mkdir()
+    if '"elmo", "tagger"' in training and "annotating" not in training:
+        with pytest.raises(ElmoError, match="ELMO-E107.*frozen_components.*annotating_components"):
+            train_loop(nlp, tmp_path / "out")
+        return
     train_loop(nlp, tmp_path / "out")
     trained = spacy.load(tmp_path / "out" / "model-last")
     assert (mixes(trained, "ner")[0].get_param("w") != 0).all()
@@ -243,3 +300,49 @@ def test_not_excluded_and_annotating(make_nlp):
         nlp.update(examples(nlp), annotates=["elmo"], sgd=optimizer)
     assert nlp.get_pipe("elmo").cache.misses == 3
     assert (mixes(nlp, "tagger")[0].get_param("w") != 0).all()
+
+
+@pytest.mark.parametrize("store", ["vectors", "none"])
+def test_layers_stay_for_listeners_that_are_disabled_when_loaded(make_nlp, tmp_path, store):
+    nlp = make_nlp("tagger", store=store)
+    train(nlp, 5)
+    nlp.to_disk(tmp_path / "nlp")
+    loaded = spacy.load(tmp_path / "nlp", disable=["tagger"])
+    assert loaded.get_pipe("elmo").listener_map == {}
+    loaded.enable_pipe("tagger")
+    assert [t.tag_ for t in loaded(doc_of(loaded))] == [t.tag_ for t in nlp(doc_of(nlp))]
+    # It can be trained, too.
+    (mix,) = mixes(loaded, "tagger")
+    before = mix.get_param("w").copy()
+    optimizer = loaded.resume_training()
+    for _ in range(2):
+        loaded.update(examples(loaded), sgd=optimizer)
+    assert (mix.get_param("w") != before).any()
+    # Where there is no listener, docs stay small.
+    alone = spacy.load(tmp_path / "nlp", exclude=["tagger"])
+    assert alone(doc_of(alone))._.elmo_layers is None
+
+
+@pytest.mark.parametrize("store", ["vectors", "none"])
+def test_layers_stay_for_listeners_of_a_pipeline_that_was_sourced_from(make_nlp, store):
+    nlp = make_nlp("tagger", store=store)
+    train(nlp, 5)
+    expected = [t.tag_ for t in nlp(doc_of(nlp))]
+    other = spacy.blank("en")
+    other.add_pipe("elmo", source=nlp)
+    assert nlp.get_pipe("elmo").listener_map == {}
+    assert [t.tag_ for t in nlp(doc_of(nlp))] == expected
+    nlp.update(examples(nlp), sgd=nlp.resume_training())
+    copies = pickle.loads(pickle.dumps(nlp)), copy.deepcopy(nlp)
+    for again in copies:
+        assert again(doc_of(again))[0].tag_
+
+
+def test_docs_are_small_again_without_the_last_listener(make_nlp):
+    nlp = make_nlp("tagger", "ner", store="vectors")
+    train(nlp, 2)
+    nlp.replace_listeners("elmo", "ner", ["model.tok2vec"])
+    assert nlp(doc_of(nlp))._.elmo_layers is not None
+    nlp.remove_pipe("tagger")
+    gc.collect()
+    assert nlp(doc_of(nlp))._.elmo_layers is None

@@ -54,3 +54,31 @@ def test_several_processes(make_nlp, tmp_path, method):
     )
     assert result.returncode == 0, result.stderr
     assert result.stdout.endswith("done\n")
+
+
+GPU_SCRIPT = """
+import multiprocessing, sys
+import spacy
+
+if __name__ == "__main__":
+    multiprocessing.set_start_method("fork")
+    nlp = spacy.load(sys.argv[1])
+    # Any device but the CPU will do.
+    nlp.get_pipe("elmo").bilm.to("meta")
+    list(nlp.pipe(["one", "two"], n_process=2))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_weights_on_a_gpu_are_refused_in_forked_processes(make_nlp, tmp_path):
+    make_nlp().to_disk(tmp_path / "nlp")
+    (tmp_path / "script.py").write_text(GPU_SCRIPT, encoding="utf-8")
+    result = subprocess.run(
+        [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "nlp")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert result.returncode != 0
+    assert "[ELMO-E182] The weights are on meta" in result.stderr

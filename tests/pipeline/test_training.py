@@ -1,7 +1,11 @@
 """Listeners: they learn their own mix, the biLM learns only if it is told to."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
+from spacy.training import Example
 from thinc.api import Adam
 
 from spacy_elmo.errors import ElmoError
@@ -58,6 +62,29 @@ def test_trainable_encoder_learns_from_every_listener(make_nlp, excluded):
     assert set(moved) == set(before)
 
 
+@pytest.mark.parametrize("stage", ["blank", "trained"])
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda nlp: pickle.loads(pickle.dumps(nlp))], ids=["copy", "pickle"]
+)
+def test_trainable_encoder_goes_on_learning_in_a_copy(make_nlp, copied, stage):
+    nlp = make_nlp("tagger", "ner", trainable=True)
+    if stage == "trained":
+        train(nlp, 3)
+    kept = {k: t.clone() for k, t in nlp.get_pipe("elmo").bilm.state_dict().items()}
+    new = copied(nlp)
+    optimizer = new.resume_training()
+    if stage == "blank":
+        optimizer = new.initialize(lambda: examples(new))
+    before = {k: t.clone() for k, t in new.get_pipe("elmo").bilm.state_dict().items()}
+    for _ in range(4):
+        new.update(examples(new), sgd=optimizer)
+    after = new.get_pipe("elmo").bilm.state_dict()
+    assert [k for k in before if (after[k] == before[k]).all()] == []
+    # The original is another one.
+    now = nlp.get_pipe("elmo").bilm.state_dict()
+    assert all((now[k] == kept[k]).all() for k in kept)
+
+
 def test_gradients_are_accumulated(make_nlp):
     """Two halves of a batch before one step of the optimiser, as one batch: the same gradients."""
     gradients = []
@@ -82,18 +109,36 @@ def test_gradients_are_accumulated(make_nlp):
         assert cosine > 0.99, name
 
 
-def test_encoder_learns_in_the_step_of_its_listeners(make_nlp):
-    """As `spacy train` updates: gradients of a batch, then all components finish."""
-    nlp = make_nlp("tagger", trainable=True)
+@pytest.mark.parametrize("n_listeners", [1, 3])
+def test_encoder_learns_in_the_step_of_its_listeners(make_nlp, n_listeners):
+    """As `spacy train` updates: gradients of a batch, then all components finish, elmo first."""
+    nlp = make_nlp(trainable=True)
+    names = [f"tagger{i}" for i in range(n_listeners)]
+    for name in names:
+        nlp.add_pipe("tagger", name=name, config=TAGGER)
     train(nlp, 2)
-    bilm = nlp.get_pipe("elmo").bilm
-    before = bilm.token_encoder.char_embedding.detach().clone()
+    elmo = nlp.get_pipe("elmo")
+    weight = elmo.bilm.token_encoder.char_embedding
+
+    def gradient(*listening):
+        elmo._pending.flush()
+        weight.grad = None
+        nlp.update(examples(nlp), exclude=[n for n in names if n not in listening], sgd=False)
+        elmo._pending.flush()
+        return weight.grad.clone()
+
+    each = [gradient(name) for name in names]
+    assert all(g.norm() > 0 for g in each)
+    np.testing.assert_allclose(gradient(*names), sum(each), rtol=1e-3, atol=1e-6)
+
+    before = weight.detach().clone()
     optimizer = nlp.create_optimizer()
     nlp.update(examples(nlp), sgd=False)
-    assert (bilm.token_encoder.char_embedding.detach() == before).all()
+    assert (weight.detach() == before).all()
     for _, component in nlp.pipeline:
         component.finish_update(optimizer)
-    assert (bilm.token_encoder.char_embedding.detach() != before).any()
+    assert (elmo.bilm.token_encoder.char_embedding.detach() != before).any()
+    assert weight.grad is None
 
 
 def test_averages_reach_encoder_and_mix(make_nlp):
@@ -171,6 +216,59 @@ def test_frozen_and_annotating_feeds_listeners_from_the_docs(make_nlp):
         )
     assert losses["tagger"] > 0
     assert (mixes(nlp, "tagger")[0].get_param("w") != 0).all()
+
+
+@pytest.mark.parametrize("text", ["", "\n"])
+@pytest.mark.parametrize("trainable", [False, True])
+def test_batches_without_any_word(make_nlp, trainable, text):
+    nlp = make_nlp("tagger", "ner", trainable=trainable)
+    optimizer = nlp.initialize(lambda: examples(nlp))
+    nlp.update(examples(nlp), sgd=optimizer)
+    before = {k: t.clone() for k, t in nlp.get_pipe("elmo").bilm.state_dict().items()}
+    empty = [Example(nlp.make_doc(text), nlp.make_doc(text)) for _ in range(3)]
+    nlp.update(empty[:1], sgd=optimizer)
+    nlp.update(empty, sgd=optimizer)
+    if not trainable:
+        after = nlp.get_pipe("elmo").bilm.state_dict()
+        assert all((after[k] == before[k]).all() for k in before)
+    # And the next batch is a batch as ever.
+    losses = {}
+    nlp.update([*empty, *examples(nlp)], sgd=optimizer, losses=losses)
+    nlp.get_pipe("elmo").finish_update(optimizer)
+    after = nlp.get_pipe("elmo").bilm.state_dict()
+    moved = {k for k in before if (after[k] != before[k]).any()}
+    assert moved == (set(before) if trainable else set())
+    assert losses["tagger"] > 0 and np.isfinite(list(losses.values())).all()
+
+
+def test_rehearsal_reads_layers_from_the_docs(make_nlp):
+    """`nlp.rehearse` asks tasks alone, in any order, so none can be fed."""
+    nlp = make_nlp("tagger")
+    train(nlp, 5)
+    nlp.resume_training()
+    batch = examples(nlp)
+    with pytest.raises(ElmoError, match=r"ELMO-E107.*nlp\.rehearse.*get_pipe\('elmo'\)"):
+        nlp.rehearse(batch)
+    for eg in batch:
+        nlp.get_pipe("elmo")(eg.predicted)
+    losses = {}
+    nlp.rehearse(batch, losses=losses)
+    assert "tagger" in losses
+
+
+def test_a_batch_left_over_is_no_hindrance(make_nlp):
+    """Excluded from one update, and fed from the docs in the next."""
+    nlp = make_nlp("tagger", "ner")
+    optimizer = nlp.initialize(lambda: examples(nlp))
+    nlp.update(examples(nlp)[:1], exclude=["tagger"], sgd=optimizer)
+    losses = {}
+    nlp.update(
+        examples(nlp)[1:], exclude=["elmo"], annotates=["elmo"], sgd=optimizer, losses=losses
+    )
+    assert losses["tagger"] > 0
+    nlp.update(examples(nlp)[:1], exclude=["tagger"], sgd=optimizer)
+    with pytest.raises(ElmoError, match="ELMO-E106"):
+        nlp.update(examples(nlp)[1:], exclude=["elmo"], sgd=optimizer)
 
 
 def test_wrong_width_is_found_when_linked(make_nlp):

@@ -9,17 +9,26 @@ from typing import Any, Dict
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from spacy_elmo.bilm import BiLM
 from spacy_elmo.bilm.config import PRESETS
-from spacy_elmo.bilm.io import write_model
+from spacy_elmo.bilm.io import read_model, write_model
 from spacy_elmo.bilm.scoring import perplexity
+from spacy_elmo.cli import elmo_cli
 from spacy_elmo.training.checkpoint import load_checkpoint
 from spacy_elmo.training.pretrain import build_model
 
 from ..bilm.writers import write_many_langs_folder
 from . import tiny
 from .conftest import HELD, TEXT, train
+
+#: What is said of the old model.
+OLD: Dict[str, Any] = {
+    "name": "old_en",
+    "licence": "CC0; see README.md for the texts",
+    "training": {"steps": 10**6},
+}
 
 
 def hashes(folder: Path) -> Dict[str, str]:
@@ -35,8 +44,7 @@ def old_model(folder: Path, format: str = "native", state: str = "zero") -> Path
     words = tiny.vocabulary([[*sentence, "zebra"] for sentence in TEXT[:30]])
     model = tiny.model(words, seed=5)
     files = model.to_files()
-    facts = {"licence": "CC0", "training": {"steps": 10**6}}
-    files.config = replace(files.config, meta=facts)
+    files.config = replace(files.config, meta={**OLD, "language": "en"})
     if format == "bilm":
         files.tensors = {n: t for n, t in files.tensors.items() if not n.startswith("softmax.")}
         files.vocabulary = None
@@ -69,7 +77,25 @@ def test_rows_of_shared_words_are_taken_over(tmp_path: Path) -> None:
         assert torch.equal(model.softmax.weight[k], expected[0]), word
         assert torch.equal(model.softmax.bias[k], expected[1]), word
     tiny.assert_equal(encoder(model.state_dict()), encoder(old.state_dict()))
-    assert model.config.meta["licence"] == "CC0"
+
+
+def test_the_vocabulary_of_a_model_keeps_all_rows_of_its_softmax(
+    source: Path, tmp_path: Path
+) -> None:
+    text = [["\\", "C:\\temp", *sentence] for sentence in TEXT]
+    tiny.model(tiny.vocabulary(text), seed=5).save(tmp_path / "old")
+    old = BiLM.load(tmp_path / "old", softmax=True)
+    output = train(
+        source,
+        tmp_path / "run",
+        tiny.config(max_steps=1, learn_rate=0.0),
+        init=tmp_path / "old",
+        vocabulary=tmp_path / "old" / "vocabulary.txt",
+    )
+    model = BiLM.load(output / "model-last", softmax=True)
+    assert model.vocabulary == old.vocabulary and "C:\\temp" in dict(old.vocabulary or ())
+    assert torch.equal(model.softmax.weight, old.softmax.weight)
+    assert torch.equal(model.softmax.bias, old.softmax.bias)
 
 
 def test_a_model_without_any_shared_word_gets_a_fresh_softmax(tmp_path: Path) -> None:
@@ -102,8 +128,6 @@ def test_the_encoder_rests_for_some_steps_and_then_moves(
     # The weights are mapped from the file; training must not have written into it.
     assert hashes(init) == before
     assert last.config.meta["training"]["steps"] == 4
-    if format == "native":
-        assert last.config.meta["licence"] == "CC0"
 
 
 @pytest.mark.parametrize("unit, state", [("sentence", "zero"), ("stream", "primed")])
@@ -199,5 +223,48 @@ def test_a_run_goes_on_without_the_model_it_began_with(source: Path, tmp_path: P
         tiny.tensors(tmp_path / "whole" / "model-last"),
     )
     assert load_checkpoint(tmp_path / "run").facts["step"] == 12
-    meta = BiLM.load(tmp_path / "run" / "model-last").config.meta
-    assert meta["licence"] == "CC0"
+    metas = [BiLM.load(tmp_path / name / "model-last").config.meta for name in ("run", "whole")]
+    assert metas[0]["begun_from"] == metas[1]["begun_from"] == OLD
+
+
+def test_a_model_is_not_the_one_that_it_was_begun_from(source: Path, tmp_path: Path) -> None:
+    init = old_model(tmp_path / "old")
+    first = train(source, tmp_path / "first", tiny.config(max_steps=2), init=init)
+    meta = BiLM.load(first / "model-last").config.meta
+    assert meta["begun_from"] == OLD
+    assert "name" not in meta and meta["language"] == "en" and meta["training"]["steps"] == 2
+    assert meta["licence"] == "see the card of old_en, which this model was begun from"
+    card = (first / "model-last" / "README.md").read_text(encoding="utf-8")
+    assert "# biLM\n" in card and "| Begun from | old_en |" in card
+    assert f"| Licence | {meta['licence']} |" in card and "README.md" not in card
+    # A model without a name is called as its folder; what it was begun from is not lost.
+    second = train(source, tmp_path / "second", tiny.config(max_steps=3), init=first / "model-last")
+    found = BiLM.load(second / "model-last").config.meta
+    del meta["language"]
+    assert found["begun_from"] == {"name": "model-last", **meta}
+    result = CliRunner().invoke(elmo_cli, ["info", str(second / "model-last")])
+    told = " ".join(result.output.split())
+    assert "begun from model-last, begun from old_en" in told
+    assert "licence see the card of model-last" in told and "name old_en" not in told
+
+
+@pytest.mark.parametrize("kind", ["bilm", "many-langs"])
+def test_a_model_of_other_origin_is_named_and_can_be_written_back(
+    kind: str, source: Path, tmp_path: Path
+) -> None:
+    if kind == "bilm":
+        init = old_model(tmp_path / "old_bilm", "bilm")
+    else:
+        init = write_many_langs_folder(tmp_path / "old_many")
+    output = train(source, tmp_path / "run", tiny.config(max_steps=2), init=init)
+    files = read_model(output / "model-last")
+    assert files.config.meta["begun_from"]["name"] == init.name
+    assert files.config.meta["begun_from"]["source_format"] == kind
+    assert not {"name", "licence", "source_format"} & set(files.config.meta)
+    card = (output / "model-last" / "README.md").read_text(encoding="utf-8")
+    assert "| Licence | not stated" in card and "Converted from" not in card
+    write_model(files, tmp_path / "back", kind)
+    assert torch.equal(
+        read_model(tmp_path / "back").tensors["forward_lstm.0.bias"],
+        files.tensors["forward_lstm.0.bias"],
+    )

@@ -11,6 +11,7 @@ from spacy_elmo.bilm import BiLM
 from spacy_elmo.bilm.scoring import Perplexity, perplexity
 from spacy_elmo.errors import ElmoError
 from spacy_elmo.training import loop
+from spacy_elmo.training.batches import Position, plan_window
 from spacy_elmo.training.loop import Trainer, spread
 from spacy_elmo.training.step import StepResult, TrainingStep
 
@@ -243,6 +244,53 @@ def test_progress_is_reported_after_every_step(tmp_path: Path) -> None:
     assert seen[2].perplexity is None and seen[3].perplexity is not None
     assert seen[-1].tokens == trainer.tokens and seen[-1].sampled_perplexity > 1
     assert result is not None and result.n_sentences == len(HELD)
+
+
+def test_summed_batches_are_as_one_large_batch(tmp_path: Path) -> None:
+    # A step is an epoch: the same sentences in either case.
+    common: Any = {"optimizer": "adagrad", "learn_rate": 0.1, "epochs": 4, "max_steps": 0}
+    common.update(eval_every=1, log_every=1)
+    n = len(plan_window(tiny.ListCorpus(TEXT).lengths, 0, Position(), 500) or [])
+    assert n > 3
+    one = run(tmp_path / "one", batch_tokens=10**6, **common)
+    sums = run(tmp_path / "sums", batch_tokens=500, accumulate=n, **common)
+    assert len(one) == len(sums) == 5
+    logs = [tiny.without_times(tiny.read_log(tmp_path / name)) for name in ("one", "sums")]
+    for a, b in zip(*logs):
+        assert a.pop("event") == b.pop("event")
+        assert a == pytest.approx(b, rel=1e-5), a
+    for name, value in one[-1].items():
+        assert torch.allclose(sums[-1][name], value, atol=1e-5), name
+
+
+def test_steps_are_counted_in_sums_of_batches(tmp_path: Path) -> None:
+    seen: List[Any] = []
+    settings: Dict[str, Any] = {"batch_tokens": 500, "epochs": 3, "max_steps": 0}
+    trainer = make_trainer(tmp_path, seen.append, accumulate=4, log_every=1, **settings)
+    trainer.run()
+    trainer.close()
+    single = make_trainer(tmp_path / "single", **settings)
+    single.run()
+    single.close()
+    # The last one has what is left.
+    assert single.step % 4 and trainer.step == len(seen) == -(-single.step // 4)
+    assert trainer.tokens == single.tokens and seen[-1].progress == 1.0
+    assert [line["step"] for line in tiny.read_log(tmp_path, "train")] == [p.step for p in seen]
+
+
+def test_a_bad_batch_spoils_its_step_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    good = TrainingStep.__call__
+
+    def call(self: TrainingStep, batch: Any, step: int, **options: Any) -> StepResult:
+        result = good(self, batch, step, **options)
+        if step == 2 and options["number"] == 1:
+            nan_in_encoder(self, result)
+        return result
+
+    monkeypatch.setattr(TrainingStep, "__call__", call)
+    seen = run(tmp_path, max_steps=5, accumulate=3)
+    assert [step for step in range(5) if same(seen[step], seen[step + 1])] == [2]
+    assert [line["step"] for line in tiny.read_log(tmp_path, "skipped")] == [2]
 
 
 def test_a_run_ends_with_its_epochs(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ def test_what_a_run_leaves(source: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in output.iterdir()) == [
         "checkpoint.safetensors",
         "data",
+        "lock",
         "log.jsonl",
         "model-best",
         "model-last",
@@ -91,7 +92,7 @@ def test_what_is_told_before_the_first_step(source: Path, tmp_path: Path) -> Non
     def report(progress: Any) -> None:
         told.append("step")
 
-    config = tiny.config(vocabulary_size=40)
+    config = tiny.config(vocabulary_size=40, accumulate=2)
     train(long, tmp_path / "run", config, announce=told.append, report=report)
     before = "\n".join(told[: told.index("step")])
     corpus = open_prepared(tmp_path / "run" / "data" / "train")
@@ -101,7 +102,7 @@ def test_what_is_told_before_the_first_step(source: Path, tmp_path: Path) -> Non
     assert f"Out of vocabulary       {n_oov} tokens ({n_oov / corpus.n_tokens:.2%})" in before
     assert "Longer than 12 bytes    2 types" in before
     assert "Softmax: 0 MiB with optimiser" in before
-    assert "About 12 steps of 64 predictions" in before
+    assert "About 12 steps of 128 predictions" in before
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,19 @@ def test_two_threads_resume_as_well(tmp_path: Path) -> None:
     assert_same_run(tmp_path, tmp_path / "whole")
 
 
+@pytest.mark.parametrize("unit", ["sentence", "stream"])
+def test_summed_batches_are_resumed(unit: str, tmp_path: Path) -> None:
+    # Steps of three batches across the ends of epochs; the last step has what is left.
+    settings: Dict[str, Any] = {"batch_tokens": 150, "accumulate": 3, "epochs": 3, "max_steps": 0}
+    config = tiny.config(unit=unit, dropout=0.2, freeze_steps=3, **settings)
+    train(tmp_path / "whole", config)
+    train(tmp_path, config, stop_at=7)
+    assert load_checkpoint(tmp_path / "run").facts["step"] == 5
+    train(tmp_path, None, resume=True)
+    assert_same_run(tmp_path, tmp_path / "whole")
+    assert load_checkpoint(tmp_path / "run").facts["step"] > 8
+
+
 def test_epochs_and_windows_are_resumed(tmp_path: Path) -> None:
     config = tiny.config(epochs=2, max_steps=0, batch_tokens=400, checkpoint_every=3)
     train(tmp_path / "whole", config)
@@ -114,11 +127,38 @@ def test_left_over_files_do_no_harm(tmp_path: Path, whole_runs: Any) -> None:
     (run / ".model-last.0123456789ab.tmp" / "model.safetensors").write_bytes(b"half")
     (run / f".{CHECKPOINT_NAME}.ba9876543210.tmp").write_bytes(b"half of a fi")
     (run / ".notes.tmp").write_text("mine")
+    # What other commands are writing there just now.
+    (run / ".per-token.tsv.0123456789ab.tmp").write_text("half of a file")
+    (run / ".bilm.ba9876543210.tmp").mkdir()
+    (run / ".bilm.ba9876543210.tmp" / "options.json").write_text("half")
     with (run / "log.jsonl").open("a") as log:
         log.write('{"event": "tra')
     train(tmp_path, None, resume=True)
     assert_same_run(tmp_path, whole_runs(kind))
-    assert [p.name for p in run.glob(".*")] == [".notes.tmp"]
+    assert sorted(p.name for p in run.glob(".*")) == [
+        ".bilm.ba9876543210.tmp",
+        ".notes.tmp",
+        ".per-token.tsv.0123456789ab.tmp",
+    ]
+    assert (run / ".bilm.ba9876543210.tmp" / "options.json").exists()
+
+
+def test_two_runs_are_not_in_one_folder(tmp_path: Path, whole_runs: Any) -> None:
+    pytest.importorskip("fcntl")
+    kind = "sentences, adam"
+    refused = []
+
+    def intrude(progress: Any) -> None:
+        # There is a checkpoint from step 5 on.
+        for resume in {3: [False], 8: [False, True]}.get(progress.step, []):
+            with pytest.raises(ElmoError, match="ELMO-E175.*run is in use"):
+                config = None if resume else tiny.config()
+                pretrain([tmp_path / "in.txt"], tmp_path / "run", config, resume=resume)
+            refused.append(progress.step)
+
+    train(tmp_path, tiny.config(**KINDS[kind]), report=intrude)
+    assert refused == [3, 8, 8]
+    assert_same_run(tmp_path, whole_runs(kind))
 
 
 # -- refusals ------------------------------------------------------------------------------
@@ -132,8 +172,10 @@ def stopped(tmp_path: Path) -> Path:
 
 
 def test_there_must_be_a_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
     with pytest.raises(ElmoError, match="ELMO-E052"):
         train(tmp_path, None, resume=True)
+    assert not list((tmp_path / "run").iterdir())
 
 
 @pytest.mark.parametrize("damage", ["truncated", "text", "empty", "no facts", "other version"])

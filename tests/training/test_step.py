@@ -271,6 +271,47 @@ def test_shares_of_processes_add_up(sentences: Any, alone: Workers) -> None:
     assert_close({name: parts[0][name] + parts[1][name] for name in expected}, expected, 1e-9)
 
 
+# -- several batches in a step ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_negatives", [ALL, 20], ids=["full", "sampled"])
+@pytest.mark.parametrize("train_encoder", [True, False], ids=["trained", "frozen"])
+def test_batches_of_a_step_are_as_one(
+    n_negatives: int, train_encoder: bool, workers: Workers
+) -> None:
+    bilm = tiny.model(WORDS).double()
+    step = make_step(bilm, workers, n_negatives)
+    whole_batch = make_batch(TEXT, WORDS)
+    whole = step(whole_batch, 5, train_encoder=train_encoder)
+    expected = gradients(bilm, whole)
+    # Of unequal size, and targets that are not the same.
+    parts = [make_batch(sentences, WORDS) for sentences in (TEXT[:2], TEXT[2:9], TEXT[9:])]
+    # Gradients are there, of the step before or of the whole batch.
+    losses, rows = np.zeros(2), None
+    for number, part in enumerate(parts):
+        result = step(
+            part,
+            5,
+            scale=part.n_targets / whole_batch.n_targets,
+            train_encoder=train_encoder,
+            number=number,
+        )
+        losses += result.losses
+        rows = result.row_gradient if rows is None else rows.plus(result.row_gradient)
+    assert losses.tolist() == pytest.approx(whole.losses, rel=1e-12)
+    assert rows is not None
+    assert set(rows.rows.tolist()) == set(whole.row_gradient.rows.tolist())
+    assert_close(gradients(bilm, result._replace(row_gradient=rows)), expected, 1e-9)
+
+
+def test_batches_of_a_step_have_their_own_dropout(alone: Workers) -> None:
+    step, batch = make_step(tiny.model(WORDS), alone, dropout=0.5), make_batch(TEXT, WORDS)
+    losses = {step(batch, 2, number=number).losses for number in range(4)}
+    # Nor do the directions share them: nothing is drawn twice in a step or with the next one.
+    losses |= {step(batch, 3, number=number).losses for number in range(4)}
+    assert len(losses) == 8 and len({loss for pair in losses for loss in pair}) == 16
+
+
 def test_carried_states_join_the_pieces_of_a_stream(alone: Workers) -> None:
     bilm = tiny.model(WORDS).double()
     step = make_step(bilm, alone)

@@ -9,8 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spacy_elmo.bilm import BiLM
+from spacy_elmo.bilm.io.detect import BUILTIN_FOLDER
 from spacy_elmo.errors import ElmoError, ElmoWarning
 from spacy_elmo.training.vocabulary import BOS, EOS, SPECIALS, UNK, UNK_ID, Vocabulary, coverage
+
+from . import tiny
 
 COUNTS = [("b", 3), ("a", 3), ("ж", 7), ("rare", 1), ("c", 2)]
 WORDS = st.text(
@@ -101,6 +105,38 @@ def test_bilm_tf_files_are_read_in_any_order(tmp_path):
     other = tmp_path / "vocab.txt.gz"
     other.write_bytes(gzip.compress("Ä\nthe\nof\n".encode()))
     assert Vocabulary.load(other) == vocabulary
+
+
+#: As they stand in texts on programs; each has what is an escape in the file of a model.
+BACKSLASHES = ["\\", "C:\\temp", "\\\\", "\\n", "a\\", "\\\\server\\new"]
+
+
+@pytest.mark.parametrize("words", [BACKSLASHES, *([word] for word in BACKSLASHES)], ids=len)
+def test_words_with_backslashes_are_those_of_the_model_or_run_they_come_from(tmp_path, words):
+    vocabulary = Vocabulary.from_counts([(word, 3) for word in [*words, "ж"]], n_sentences=2)
+    tiny.model(vocabulary).save(tmp_path / "model")
+    assert Vocabulary.load(tmp_path / "model" / "vocabulary.txt") == vocabulary
+    (tmp_path / "run").mkdir()
+    vocabulary.save(tmp_path / "run" / "vocabulary.txt")
+    assert Vocabulary.load(tmp_path / "run" / "vocabulary.txt") == vocabulary
+    # Beside the model, but not its own.
+    vocabulary.save(tmp_path / "model" / "mine.txt")
+    assert Vocabulary.load(tmp_path / "model" / "mine.txt") == vocabulary
+
+
+def test_a_word_of_a_model_that_a_run_cannot_hold_is_a_coded_error(tmp_path):
+    vocabulary = Vocabulary.from_counts([("a", 1), ("b", 1)])
+    model = tiny.model(vocabulary)
+    model.vocabulary[4] = ("b\tc", 1)
+    model.save(tmp_path / "model")
+    with pytest.raises(ElmoError, match="ELMO-E076.*line 5 has whitespace inside the word"):
+        Vocabulary.load(tmp_path / "model" / "vocabulary.txt")
+
+
+def test_the_builtin_vocabulary_is_that_of_the_model():
+    model = BiLM.load("en_mini", softmax=True)
+    vocabulary = Vocabulary.load(BUILTIN_FOLDER / "en_mini" / "vocabulary.txt")
+    assert list(zip(vocabulary.words, vocabulary.counts.tolist())) == model.vocabulary
 
 
 def test_recounting_gives_the_order_of_a_counted_vocabulary(tmp_path):

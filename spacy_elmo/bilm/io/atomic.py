@@ -5,6 +5,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,17 +15,22 @@ from ...errors import ElmoError, Errors
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
-_LEFTOVER = re.compile(r"\..+\.[0-9a-f]{12}\.tmp")
+_LEFTOVER = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{12}\.tmp")
 
 
 def _temporary(target: Path) -> Path:
     return target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
 
 
-def remove_leftovers(directory: Path) -> None:
-    """Delete what writers that were killed left in a folder that nobody else writes to now."""
+def remove_leftovers(directory: Path, names: Collection[str]) -> None:
+    """Delete what writers that were killed left in a folder.
+
+    :param names: Files and folders that nobody is writing now. Others may be: what belongs to
+        them stays.
+    """
     for entry in directory.iterdir():
-        if not _LEFTOVER.fullmatch(entry.name):
+        leftover = _LEFTOVER.fullmatch(entry.name)
+        if leftover is None or leftover["name"] not in names:
             continue
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry, ignore_errors=True)
@@ -38,12 +44,13 @@ def replace_file(path: Union[str, Path]) -> Iterator[Path]:
 
     If the body raises, ``path`` is as it was before.
 
-    :param path: The file to make or to replace; folders are made.
+    :param path: The file to make or to replace; folders are made. Of a link, the file that it
+        leads to.
     :raises ElmoError: E039 if it cannot be written.
     """
-    target = Path(path)
-    temporary = _temporary(target)
     try:
+        target = _file_behind(path)
+        temporary = _temporary(target)
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             yield temporary
@@ -52,6 +59,20 @@ def replace_file(path: Union[str, Path]) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
     except OSError as err:
         raise ElmoError(Errors.E039.format(path=path, problem=err.strerror or err)) from err
+
+
+def _file_behind(path: Union[str, Path]) -> Path:
+    """The file that a path means, whether it exists or not, with all links followed."""
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return Path(os.path.realpath(path))
+    if not stat.S_ISREG(mode):
+        # Renaming a file to its name would put an end to the pipe or device.
+        found = "a folder" if stat.S_ISDIR(mode) else "a pipe, socket or device"
+        problem = f"it is {found}, but a file is expected"
+        raise ElmoError(Errors.E039.format(path=path, problem=problem))
+    return Path(os.path.realpath(path))
 
 
 @contextmanager

@@ -156,7 +156,7 @@ def _import(config: BiLMConfig, load: Callable[[str], np.ndarray]) -> Dict[str, 
 
     def keep(name: str, array: np.ndarray) -> None:
         # Into memory of torch, which is aligned better than that of numpy.
-        tensors[name] = torch.empty(array.shape)
+        tensors[name] = _empty(*array.shape)
         tensors[name].numpy()[...] = array
 
     token = "token_encoder"
@@ -186,10 +186,15 @@ def _import(config: BiLMConfig, load: Callable[[str], np.ndarray]) -> Dict[str, 
     return tensors
 
 
+def _empty(*shape: int) -> Tensor:
+    # Whatever torch's default type and device are.
+    return torch.empty(shape, dtype=torch.float32, device="cpu")
+
+
 def _import_gates(kernel: np.ndarray) -> Tuple[Tensor, Tensor]:
     """``(2P, 4C)`` of the file to the two parts, each ``(4C, P)`` in our order of gates."""
     p, c = kernel.shape[0] // 2, kernel.shape[1] // 4
-    parts = torch.empty(4 * c, p), torch.empty(4 * c, p)
+    parts = _empty(4 * c, p), _empty(4 * c, p)
     for half, part in zip((kernel[:p], kernel[p:]), parts):
         for gate, source in enumerate(_GATES):
             part.numpy()[gate * c : (gate + 1) * c] = half[:, source * c : (source + 1) * c].T

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, List, Union
 
+from .origin import describe_origin
 from .weights import ModelFiles, count_parameters
 
 README_NAME = "README.md"
@@ -43,6 +44,8 @@ def _generate(files: ModelFiles) -> str:
     ]
     if meta.get("source_format"):
         rows.append(("Converted from", _cell(meta["source_format"])))
+    if origin := describe_origin(meta):
+        rows.append(("Begun from", _cell(origin)))
     rows += [
         (_cell(key).replace("_", " ").capitalize(), _cell(value))
         for key, value in meta.items()

@@ -58,7 +58,8 @@ def convert(
 ) -> ModelFiles:
     """Read a model of any format and write it in another.
 
-    Converting there and back gives the same weights bit for bit (but for a narrower ``dtype``).
+    Converting there and back gives the same weights bit for bit, but for a narrower ``dtype`` and
+    a softmax that the format between cannot hold (left out with warning W002).
 
     :param source: As for :func:`read_model`.
     :param target: Folder to write, as for :func:`write_model`.

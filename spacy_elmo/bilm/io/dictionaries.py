@@ -1,5 +1,6 @@
 """Dictionary files: ``char.dic``, ``word.dic`` and the ``vocabulary.txt`` of a softmax."""
 
+import re
 from pathlib import Path
 from typing import Dict, List, Sequence, Tuple, Union
 
@@ -18,6 +19,8 @@ LOST_SYMBOL = "\u3000"
 
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _UNESCAPES = {escape[1]: char for char, escape in _ESCAPES.items()}
+#: A word in which every backslash begins an escape.
+_ESCAPED = re.compile(r"(?:[^\\]|\\[\\nrt])*")
 
 
 def parse_dictionary(data: bytes, path: Union[str, Path]) -> Dict[str, int]:
@@ -138,7 +141,7 @@ def dump_vocabulary(vocabulary: Sequence[Tuple[str, int]]) -> bytes:
 
 
 def read_vocabulary(path: Path) -> List[Tuple[str, int]]:
-    """Read what :func:`dump_vocabulary` wrote.
+    """Read what :func:`dump_vocabulary` wrote, or the vocabulary of a run, see :func:`unescape`.
 
     :raises ElmoError: E032 naming the line, E023 if the file is missing or not UTF-8.
     """
@@ -148,7 +151,8 @@ def read_vocabulary(path: Path) -> List[Tuple[str, int]]:
         raise ElmoError(
             Errors.E023.format(path=path, expected="the vocabulary of the softmax", found=err)
         ) from err
-    vocabulary: List[Tuple[str, int]] = []
+    words: List[str] = []
+    counts: List[int] = []
     for number, line in enumerate(text.split("\n")[:-1], start=1):
         word, tab, count = line.partition("\t")
         if not tab or not (count.isascii() and count.isdigit()):
@@ -157,18 +161,23 @@ def read_vocabulary(path: Path) -> List[Tuple[str, int]]:
                     path=path, line=number, found=line[:80], expected="word<TAB>count"
                 )
             )
-        vocabulary.append((_unescape(word), int(count)))
-    return vocabulary
+        words.append(word)
+        counts.append(int(count))
+    return list(zip(unescape(words), counts))
 
 
-def _unescape(word: str) -> str:
-    if "\\" not in word:
-        return word
-    out, chars = [], iter(word)
-    for char in chars:
-        if char == "\\":
-            escaped = next(chars, "")
-            out.append(_UNESCAPES.get(escaped, "\\" + escaped))
-        else:
-            out.append(char)
-    return "".join(out)
+def unescape(words: Sequence[str]) -> List[str]:
+    """Give the words of a file of :func:`dump_vocabulary` as they are spelled.
+
+    Other writers, that of a run's vocabulary among them, escape nothing. Where any of the words
+    has a backslash that begins no escape, the file is one of theirs and all words stay as they
+    are; a file of theirs in which every backslash happens to begin one cannot be told apart.
+
+    :param words: All words of the file.
+    """
+    if not all(_ESCAPED.fullmatch(word) for word in words):
+        return list(words)
+    return [
+        re.sub(r"\\(.)", lambda match: _UNESCAPES[match[1]], word) if "\\" in word else word
+        for word in words
+    ]

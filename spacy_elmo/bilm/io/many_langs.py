@@ -269,5 +269,5 @@ def _export_classifier(files: ModelFiles, architecture: Dict[str, Any]) -> Dict[
         return dict(zip(_CLASSIFIERS["softmax"], (weight.clone(), bias.clone())))
     state = dict(zip(_CLASSIFIERS["sampled_softmax"], (weight.clone(), bias[:, None].clone())))
     # A parameter of that class which never enters a score, but must be there to load it.
-    state["oov_column"] = torch.zeros(weight.shape[1], 1)
+    state["oov_column"] = weight.new_zeros(weight.shape[1], 1)
     return state

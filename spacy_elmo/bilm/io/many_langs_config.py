@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 from ...errors import ElmoError, Errors
 from ..config import ACTIVATIONS, BiLMConfig, CharCNNConfig, LSTMConfig
 from ..fields import Fields
-from ..options import SOURCE_FORMAT, SOURCE_OPTIONS
+from ..options import SOURCE_FORMAT, SOURCE_OPTIONS, read_initial_state, with_initial_state
 from .sniff import read_json
 
 FORMAT_NAME = "many-langs"
@@ -48,14 +48,18 @@ def read_architecture(folder: Path) -> Tuple[Dict[str, Any], Dict[str, Any], Pat
     neither is there.
 
     :returns: The architecture, ``config.json``, and the file that the architecture is from.
-    :raises ElmoError: E023 for files that are not JSON, E025 for a wrong ``config_path``.
+    :raises ElmoError: E023 for files that are not JSON, E025 for a wrong ``config_path`` or a
+        wrong initial state in our own section of ``config.json``.
     """
     config_path = folder / CONFIG_NAME
     arguments = read_json(config_path, "the arguments of an ELMoForManyLangs training")
     named = arguments.get("config_path", SAMPLE_NAME)
+    problems: List[str] = []
     if not isinstance(named, str) or not named:
-        problem = f"config_path is {named!r}, expected the path of a file"
-        raise ElmoError(Errors.E025.format(path=config_path, problems=problem))
+        problems.append(f"config_path is {named!r}, expected the path of a file")
+    read_initial_state(Fields(arguments, problems))
+    if problems:
+        raise ElmoError(Errors.E025.format(path=config_path, problems="; ".join(problems)))
     for candidate in (folder / named, folder / _base_name(named)):
         # A folder whose config.json names itself would otherwise describe no network at all.
         if candidate.is_file() and candidate != config_path:
@@ -75,7 +79,7 @@ def config_from_architecture(
     :param path: Named in messages.
     :param n_characters: Rows of the table of characters.
     :param n_words: Rows of the table of words, if the model has word vectors.
-    :param arguments: ``config.json``, kept for an export.
+    :param arguments: ``config.json``, kept for an export; may name the initial state.
     :raises ElmoError: E031 for networks that are not supported, E025, E010.
     """
     problems: List[str] = []
@@ -126,7 +130,7 @@ def config_from_architecture(
             forget_bias=0.0,
             always_project=cell_dim == projection_dim,
         ),
-        initial_state="primed",
+        initial_state=read_initial_state(Fields(arguments or {}, problems)),
         meta=meta,
     )
     if problems:
@@ -169,7 +173,7 @@ def architecture_from_config(config: BiLMConfig) -> Tuple[Dict[str, Any], Dict[s
         name = f"cnn_{cnn.embedding_dim}_{cnn.word_dim}_{lstm.projection_dim}_{lstm.cell_dim}.json"
     # The file lies beside config.json, wherever it lay when the model was trained.
     arguments["config_path"] = name
-    return architecture, arguments, name
+    return architecture, with_initial_state(arguments, config.initial_state), name
 
 
 def _base_name(path: str) -> str:
