@@ -56,6 +56,7 @@ def test_pictures_are_written(name: str, tmp_path: Path) -> None:
 
 def test_mistakes_are_coded(tmp_path: Path, monkeypatch: Any) -> None:
     panel = Panel("one", np.eye(3))
+    (tmp_path / "no").write_text("a file where a folder should be")
     for path, code in ((tmp_path / "out.gif", "E144"), (tmp_path / "no" / "out.png", "E039")):
         with pytest.raises(ElmoError) as caught:
             draw_panels([panel], path)
