@@ -17,19 +17,21 @@ PACKAGE = "spacy_elmo"
 ALLOWED = {
     "__init__": set(),
     "errors": set(),
+    "lock": set(),
     "bilm": {"errors", "bilm"},
     "models": set(),
-    "training": {"errors", "bilm", "training"},
+    "training": {"errors", "lock", "bilm", "training"},
     "compat": {"errors", "bilm", "compat"},
     "layers": {"errors", "bilm", "layers"},
     "pipeline": {"errors", "bilm", "layers", "pipeline"},
-    "embedding": {"errors", "bilm", "training", "layers", "embedding"},
+    "embedding": {"errors", "lock", "bilm", "training", "layers", "embedding"},
     "analysis": {"errors", "bilm", "training", "layers", "pipeline", "analysis"},
     "cli": None,
 }
 #: Packages that no module of a part may import, not even inside a function.
 FOREIGN = {
     "errors": {"torch", "numpy", "spacy", "thinc", "h5py"},
+    "lock": {"torch", "numpy", "spacy", "thinc", "h5py"},
     "bilm": {"spacy", "thinc", "matplotlib"},
     "compat": {"spacy", "thinc", "h5py", "allennlp"},
     "training": {"thinc"},

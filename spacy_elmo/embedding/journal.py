@@ -12,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Dict, List, Optional, Type
 
-from ..bilm.io.lock import LOCK_NAME, FolderLock
 from ..errors import ElmoError, Errors
+from ..lock import LOCK_NAME, FolderLock
 
 JOURNAL_NAME = "journal.jsonl"
 

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterator, Optional
 
-from ..bilm.io.lock import FolderLock, signature
 from ..errors import ElmoError, Errors
+from ..lock import FolderLock, signature
 from .distributed import Group
 
 

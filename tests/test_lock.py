@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spacy_elmo.bilm.io.atomic import remove_leftovers
-from spacy_elmo.bilm.io.lock import LOCK_NAME, FolderLock, signature
+from spacy_elmo.lock import LOCK_NAME, FolderLock, signature
 
 
 def test_a_folder_is_held_once_until_it_is_let_go(tmp_path: Path) -> None:
