@@ -2,8 +2,7 @@
 
 import os
 from pathlib import Path
-from types import TracebackType
-from typing import BinaryIO, Optional, Type
+from typing import BinaryIO, Optional
 
 try:
     import fcntl
@@ -37,17 +36,6 @@ class FolderLock:
             raise
         except OSError:
             pass  # The file system has no locks.
-
-    def __enter__(self) -> "FolderLock":
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
-        self.close()
 
     def sign(self, text: str) -> None:
         """Put a text into the file, which :func:`signature` reads, on other machines too."""

@@ -1,6 +1,7 @@
 """One process holds a folder at a time, and what killed writers left is told from others' work."""
 
 import errno
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from spacy_elmo.lock import LOCK_NAME, FolderLock, signature
 
 def test_a_folder_is_held_once_until_it_is_let_go(tmp_path: Path) -> None:
     pytest.importorskip("fcntl")
-    with FolderLock(tmp_path) as lock:
+    with closing(FolderLock(tmp_path)) as lock:
         lock.sign("first, for all to read")
         lock.sign("12")
         for _ in range(2):
@@ -34,7 +35,7 @@ def test_a_file_system_without_locks_is_used_without(
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
-    with FolderLock(tmp_path), FolderLock(tmp_path) as lock:
+    with closing(FolderLock(tmp_path)), closing(FolderLock(tmp_path)) as lock:
         lock.sign("3")
     assert signature(tmp_path) == "3"
 

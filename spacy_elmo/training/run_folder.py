@@ -1,7 +1,7 @@
 """The folder of a run: one run writes to it at a time, and all of its processes see it."""
 
 import secrets
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Iterator, Optional
 
@@ -27,7 +27,7 @@ def locked(folder: Path, group: Group) -> Iterator[Optional[FolderLock]]:
         raise ElmoError(Errors.E175.format(path=folder)) from err
     except OSError as err:
         raise ElmoError(Errors.E083.format(path=folder, problem=err.strerror or err)) from err
-    with lock:
+    with closing(lock):
         yield lock
 
 

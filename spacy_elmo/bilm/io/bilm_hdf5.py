@@ -17,6 +17,7 @@ from torch import Tensor
 from ...errors import ElmoError, ElmoWarning, Errors, Warnings
 from ..config import BiLMConfig
 from ..options import config_from_options, options_from_config
+from ..parameters import empty_tensor
 from .atomic import replace_folder
 from .sniff import dump_json, foreign_file, read_json
 from .weights import ModelFiles, Shape, check_files, check_shapes
@@ -156,7 +157,7 @@ def _import(config: BiLMConfig, load: Callable[[str], np.ndarray]) -> Dict[str, 
 
     def keep(name: str, array: np.ndarray) -> None:
         # Into memory of torch, which is aligned better than that of numpy.
-        tensors[name] = _empty(*array.shape)
+        tensors[name] = empty_tensor(*array.shape)
         tensors[name].numpy()[...] = array
 
     token = "token_encoder"
@@ -186,15 +187,10 @@ def _import(config: BiLMConfig, load: Callable[[str], np.ndarray]) -> Dict[str, 
     return tensors
 
 
-def _empty(*shape: int) -> Tensor:
-    # Whatever torch's default type and device are.
-    return torch.empty(shape, dtype=torch.float32, device="cpu")
-
-
 def _import_gates(kernel: np.ndarray) -> Tuple[Tensor, Tensor]:
     """``(2P, 4C)`` of the file to the two parts, each ``(4C, P)`` in our order of gates."""
     p, c = kernel.shape[0] // 2, kernel.shape[1] // 4
-    parts = _empty(4 * c, p), _empty(4 * c, p)
+    parts = empty_tensor(4 * c, p), empty_tensor(4 * c, p)
     for half, part in zip((kernel[:p], kernel[p:]), parts):
         for gate, source in enumerate(_GATES):
             part.numpy()[gate * c : (gate + 1) * c] = half[:, source * c : (source + 1) * c].T
