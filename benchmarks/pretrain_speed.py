@@ -23,10 +23,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from spacy_elmo.bilm.allocator import keep_freed_memory
 from spacy_elmo.bilm.config import PRESETS, BiLMConfig, LSTMConfig
 from spacy_elmo.bilm.encoder import BiLM
 from spacy_elmo.bilm.lm import NegativeSampler, init_bilm, init_softmax
-from spacy_elmo.training.allocator import keep_freed_memory
 from spacy_elmo.training.batches import Position, make_batch, plan_window
 from spacy_elmo.training.config import TrainingConfig
 from spacy_elmo.training.corpus import prepare

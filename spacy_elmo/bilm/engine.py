@@ -9,12 +9,14 @@ Memory is bounded by the tokens of a batch, and by steps of a block within it: a
 length goes through block by block, the states being handed on.
 """
 
+from contextlib import nullcontext
 from typing import Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from .allocator import return_freed_memory
 from .char_cnn_inference import CharCNNInference
 from .config import LSTMConfig
 from .kernels import Linear, check_precision, pack_linear
@@ -22,18 +24,25 @@ from .lstm import LSTMState, LSTMWeights
 from .packing import Packing, pack
 from .sentences import batches_by_length
 from .steps import Steps, compiled
-from .threads import run_both, shared_threads
+from .threads import run_both, shared_threads, undivided_threads
 from .word_cache import WordCache
 
-#: Rows whose gates are computed together: enough for an efficient product, few enough for the
-#: result to stay in the cache of the processor until the steps have used it.
+#: Rows whose gates are computed together at most: enough for an efficient product.
 BLOCK_ROWS = 512
+#: Bytes of these gates at most: they should stay in the processor's cache until the steps have used
+#: them, and both directions have some.
+BLOCK_BYTES = 8 << 20
 #: Operations in a step of one direction below which two threads are slower than one.
 SHARE_FROM_FLOPS = 3e6
+#: Weights of a layer and rows of a step from which on, and up to which, a step is bound by reading
+#: the weights. Then all threads work on one direction: the weights of both at once do not fit into
+#: the processor's cache.
+LARGE_LAYER_BYTES, FEW_ROWS = 16 << 20, 2
 #: Word vectors that are kept.
 WORD_CACHE_BYTES = 16 << 20
-#: States at the start, by direction, then by layer; one row. None stands for zeros.
+#: States before the first boundary, by direction, then by layer; one row. None stands for zeros.
 StartStates = Sequence[Sequence[Optional[LSTMState]]]
+_BYTES = {"float32": 4, "float16": 2, "int8": 1}
 
 
 class _Layer:
@@ -49,10 +58,10 @@ class _Layer:
         doubled = weights.recurrent_weight.detach().clone()
         doubled[3 * c :] *= 2.0
         recurrent = pack_linear(doubled, None, precision, plain=plain)
-        self._scale_candidate = precision == "float32"
+        self._scale_candidate = type(recurrent) is Linear
         if self._scale_candidate:
-            # Products of many rows gain nothing from another layout, so the weights are used
-            # where they are, possibly in a file, and the gates are doubled instead.
+            # Small weights are used where they are, possibly in a file, and the gates are
+            # doubled instead.
             bias[3 * c :] *= 0.5
             self._input = Linear(weights.input_weight.detach(), bias)
         else:
@@ -89,12 +98,10 @@ class _Rows(NamedTuple):
     """For the packed rows of one direction: the word of each, and where its vectors go.
 
     :param words: Row of the batch's word vectors. *Shape:* ``(n,)``
-    :param kept: Packed rows that are wanted, all but boundaries. *Shape:* ``(n_kept,)``
-    :param places: Row of the output for each of them. *Shape:* ``(n_kept,)``
+    :param places: Row of the output. *Shape:* ``(n,)``
     """
 
     words: Tensor
-    kept: np.ndarray
     places: Tensor
 
 
@@ -107,7 +114,7 @@ class Engine:
     :param start: State that every sentence starts in.
     :param precision: "float32", "float16" or "int8".
     :param plain: Do without PyTorch's packed kernels.
-    :param block_rows: Rows whose gates are computed together.
+    :param block_rows: Rows whose gates are computed together at most.
     :raises ElmoError: E160 for an unknown precision.
     """
 
@@ -125,15 +132,17 @@ class Engine:
         check_precision(precision)
         self.precision = precision
         self._config = config
-        self._block_rows = block_rows
+        self._block_rows = max(1, min(block_rows, BLOCK_BYTES // (4 * 4 * config.cell_dim)))
         self._token_encoder = token_encoder
         self._words = WordCache(config.projection_dim, WORD_CACHE_BYTES)
         self._directions = [
             [_Layer(weights, config, precision, plain) for weights in direction]
             for direction in directions
         ]
-        self._start = start
         self._boundaries = token_encoder.boundaries()
+        self._start = [[self._row(state) for state in direction] for direction in start]
+        with torch.inference_mode(), shared_threads():
+            self._begun = [self._after_boundary(direction) for direction in (0, 1)]
 
     @property
     def n_layers(self) -> int:
@@ -164,41 +173,52 @@ class Engine:
                     stop = start + len(sentences[i]) + (2 if boundaries else 0)
                     results[i] = np.ascontiguousarray(flat[:, start:stop])
                     start = stop
-        return [r for r in results if r is not None]
+        found = [r for r in results if r is not None]
+        return_freed_memory(sum(r.nbytes for r in found))
+        return found
 
     def _encode(self, sentences: Sequence[Sequence[str]], boundaries: bool) -> np.ndarray:
-        """A batch, its sentences one after another. *Shape:* ``(L + 1, n_tokens, 2P)``."""
+        """A batch, its sentences one after another. *Shape:* ``(L + 1, n_tokens, 2P)``.
+
+        The boundary that a direction begins with leaves the same states in every sentence, and
+        nothing depends on the one that it ends with. So both are computed only if they are wanted.
+        """
         index: "dict[str, int]" = {}
         flat: List[int] = []
         for sentence in sentences:
-            flat.append(0)
-            flat.extend([index.setdefault(word, len(index) + 2) for word in sentence])
-            flat.append(1)
+            inner = [index.setdefault(word, len(index) + 2) for word in sentence]
+            flat += [0, *inner, 1] if boundaries else inner
         vectors = self._word_vectors(list(index))
-        words = np.array(flat, np.int64)
-        packing = pack([len(sentence) + 2 for sentence in sentences])
-        inner = np.ones(len(words), bool) if boundaries else words > 1
-        n, p = int(inner.sum()), self._config.projection_dim
+        n, p = len(flat), self._config.projection_dim
         output = vectors.new_empty(self.n_layers, n, 2, p)
         if n:
-            output[0] = vectors[torch.from_numpy(words[inner])][:, None]
-        forward, backward = (
-            _rows(words, inner, places) for places in (packing.forward, packing.backward)
-        )
-        run_both(
-            lambda: self._run(0, vectors, forward, packing, output[:, :, 0]),
-            lambda: self._run(1, vectors, backward, packing, output[:, :, 1]),
-            at_once=self._is_worth_sharing(packing),
-        )
+            words = np.array(flat, np.int64)
+            output[0] = vectors[torch.from_numpy(words)][:, None]
+            lengths = [len(sentence) + 2 * boundaries for sentence in sentences]
+            packing = pack([length for length in lengths if length])
+            forward, backward = (_rows(words, q) for q in (packing.forward, packing.backward))
+            states = self._start if boundaries else self._begun
+            with undivided_threads() if self._reads_much(packing) else nullcontext():
+                run_both(
+                    lambda: self._run(states[0], 0, vectors, forward, packing, output[:, :, 0]),
+                    lambda: self._run(states[1], 1, vectors, backward, packing, output[:, :, 1]),
+                    at_once=self._is_worth_sharing(packing),
+                )
         return output.view(self.n_layers, n, 2 * p).numpy()
 
     def _is_worth_sharing(self, packing: Packing) -> bool:
         """Whether two threads would not wait for the interpreter, or for short steps only."""
         if all(layer.is_compiled for direction in self._directions for layer in direction):
             return True
-        rows = sum(packing.batch_sizes) / len(packing.batch_sizes)
         c, p = self._config.cell_dim, self._config.projection_dim
-        return 10.0 * c * p * rows > SHARE_FROM_FLOPS
+        return 10.0 * c * p * packing.mean_rows > SHARE_FROM_FLOPS
+
+    def _reads_much(self, packing: Packing) -> bool:
+        if packing.mean_rows > FEW_ROWS:
+            return False
+        c, p = self._config.cell_dim, self._config.projection_dim
+        # The recurrent weights and, with less, the projection's.
+        return _BYTES[self.precision] * 5 * c * p >= LARGE_LAYER_BYTES
 
     def _word_vectors(self, words: List[str]) -> Tensor:
         """Vectors of the two boundaries and then of distinct words."""
@@ -213,43 +233,57 @@ class Engine:
         return vectors
 
     def _run(
-        self, direction: int, vectors: Tensor, rows: _Rows, packing: Packing, output: Tensor
+        self,
+        start: Sequence[LSTMState],
+        direction: int,
+        vectors: Tensor,
+        rows: _Rows,
+        packing: Packing,
+        output: Tensor,
     ) -> None:
         """One direction through all layers, block by block.
 
+        :param start: State of each layer before the first step; one row.
         :param output: Where the vectors go. *Shape:* ``(L + 1, n_tokens, P)``
         """
-        layers = self._directions[direction]
-        states = [self._initial(direction, k, packing.batch_sizes[0]) for k in range(len(layers))]
-        for start, stop, sizes in _blocks(packing.batch_sizes, self._block_rows):
-            x = vectors[rows.words[start:stop]]
-            first, last = np.searchsorted(rows.kept, (start, stop))
-            kept = torch.from_numpy(rows.kept[first:last] - start)
-            places = rows.places[first:last]
-            for k, layer in enumerate(layers):
-                y, states[k] = layer.run(x, sizes, states[k])
-                if k > 0 and self._config.skip_connections:
-                    # Behind the cell: recurrence and state do not see it.
-                    y = y + x
-                wanted = y if len(kept) == len(y) else y[kept]
-                output[k + 1].index_copy_(0, places, wanted)
-                x = y
+        states = [LSTMState(*(t.repeat(packing.batch_sizes[0], 1) for t in s)) for s in start]
+        for first, last, sizes in _blocks(packing.batch_sizes, self._block_rows):
+            x, places = vectors[rows.words[first:last]], rows.places[first:last]
+            for k in range(len(states)):
+                x, states[k] = self._layer(direction, k, x, sizes, states[k])
+                output[k + 1].index_copy_(0, places, x)
 
-    def _initial(self, direction: int, layer: int, n: int) -> LSTMState:
-        state = self._start[direction][layer]
+    def _layer(
+        self, direction: int, k: int, x: Tensor, sizes: Sequence[int], state: LSTMState
+    ) -> Tuple[Tensor, LSTMState]:
+        y, state = self._directions[direction][k].run(x, sizes, state)
+        if k > 0 and self._config.skip_connections:
+            # Behind the cell: recurrence and state do not see it.
+            y = y + x
+        return y, state
+
+    def _row(self, state: Optional[LSTMState]) -> LSTMState:
+        """A start state as the steps want it, with twice the cell."""
         if state is None:
             zeros = self._boundaries.new_zeros
-            return LSTMState(zeros(n, self._config.projection_dim), zeros(n, self._config.cell_dim))
-        return LSTMState(state.hidden.repeat(n, 1), (2.0 * state.cell).repeat(n, 1))
+            return LSTMState(zeros(1, self._config.projection_dim), zeros(1, self._config.cell_dim))
+        return LSTMState(state.hidden, 2.0 * state.cell)
+
+    def _after_boundary(self, direction: int) -> List[LSTMState]:
+        """States of one direction after the boundary that it begins with."""
+        x, states = self._boundaries[direction : direction + 1], []
+        for k, state in enumerate(self._start[direction]):
+            before = LSTMState(*(t.clone() for t in state))
+            x, after = self._layer(direction, k, x, [1], before)
+            states.append(after)
+        return states
 
 
-def _rows(words: np.ndarray, inner: np.ndarray, packed: np.ndarray) -> _Rows:
+def _rows(words: np.ndarray, packed: np.ndarray) -> _Rows:
     """Turn around `packed`, the packed row of each flat token."""
     flat = np.empty_like(packed)
     flat[packed] = np.arange(len(packed))
-    place = np.cumsum(inner) - 1
-    kept = np.flatnonzero(inner[flat])
-    return _Rows(torch.from_numpy(words[flat]), kept, torch.from_numpy(place[flat[kept]]))
+    return _Rows(torch.from_numpy(words[flat]), torch.from_numpy(flat))
 
 
 def _blocks(batch_sizes: Sequence[int], block_rows: int) -> List[Tuple[int, int, Sequence[int]]]:

@@ -22,6 +22,11 @@ class Packing(NamedTuple):
     forward: np.ndarray
     backward: np.ndarray
 
+    @property
+    def mean_rows(self) -> float:
+        """Sentences in a step, on average."""
+        return sum(self.batch_sizes) / len(self.batch_sizes)
+
 
 def pack(lengths: Sequence[int]) -> Packing:
     """Lay out sentences of these lengths; all must be 1 or more and at least one is needed."""

@@ -62,6 +62,22 @@ def shared_threads() -> Iterator[None]:
             torch.set_num_threads(before)
 
 
+@contextlib.contextmanager
+def undivided_threads() -> Iterator[None]:
+    """Use all threads again, inside of `shared_threads`, and have `run_both` not share."""
+    each = _each.get()
+    if not each:
+        yield
+        return
+    token = _each.set(0)
+    torch.set_num_threads(2 * each)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(each)
+        _each.reset(token)
+
+
 def run_both(
     first: Callable[[], A], second: Callable[[], B], *, at_once: bool = True
 ) -> Tuple[A, B]:

@@ -1,7 +1,7 @@
 """The component `elmo`: annotates docs, and feeds the listeners of later components."""
 
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Union
 
 import numpy as np
 from spacy import util
@@ -12,6 +12,7 @@ from spacy.training import Example, validate_examples
 from spacy.vocab import Vocab
 from thinc.api import Model, Optimizer, set_dropout_rate
 
+from ..bilm.allocator import return_freed_memory
 from ..bilm.encoder import BiLM
 from ..errors import ElmoError, Errors
 from ..layers.annotations import register_extensions, store
@@ -198,6 +199,16 @@ class Elmo(TrainablePipe):
         """All layers of docs, which are not changed. *(L + 1, n_tokens, width)* each."""
         layers: LayersT = self.model.predict(list(docs))
         return layers
+
+    def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128) -> Iterator[Doc]:
+        """Annotate a stream of docs, see spaCy's `Pipe.pipe`.
+
+        stream (Iterable[Doc]): The docs.
+        batch_size (int): Docs that are encoded together.
+        YIELDS (Doc): The same docs, in order.
+        """
+        yield from super().pipe(stream, batch_size=batch_size)
+        return_freed_memory(0, ends=True)
 
     def set_annotations(self, docs: Sequence[Doc], layers: LayersT) -> None:
         """Put layers on docs, as `store` says.

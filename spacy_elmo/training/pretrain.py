@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 import numpy as np
 import torch
 
+from ..bilm.allocator import keep_freed_memory
 from ..bilm.encoder import BiLM
 from ..bilm.io import builtin_models, read_model
 from ..bilm.io.atomic import remove_leftovers, replace_file
@@ -16,7 +17,6 @@ from ..bilm.io.origin import facts_begun_from
 from ..bilm.lm import Softmax, init_bilm, init_softmax
 from ..bilm.scoring import Perplexity
 from ..errors import ElmoError, ElmoWarning, Errors, Warnings
-from .allocator import keep_freed_memory
 from .checkpoint import CHECKPOINT_NAME, checkpoint_path, load_checkpoint
 from .config import PretrainConfig
 from .corpus import PreparedCorpus, input_fingerprints, open_prepared, prepare

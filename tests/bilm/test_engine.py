@@ -41,12 +41,13 @@ def make(seed: int = 0, initial_state: str = "zero", gain: float = 2.0, **lstm: 
     return model
 
 
-def plain(model: BiLM, sentences: List[List[str]]) -> List[np.ndarray]:
+def plain(model: BiLM, sentences: List[List[str]], boundaries: bool = False) -> List[np.ndarray]:
     """By the path that training takes."""
     with torch.no_grad():
         flat = model(sentences).numpy()
     edges = np.cumsum([0, *(len(s) + 2 for s in sentences)])
-    return [flat[:, a + 1 : b - 1] for a, b in zip(edges, edges[1:])]
+    cut = slice(None) if boundaries else slice(1, -1)
+    return [flat[:, a:b][:, cut] for a, b in zip(edges, edges[1:])]
 
 
 def difference(found: List[np.ndarray], expected: List[np.ndarray]) -> float:
@@ -69,6 +70,7 @@ def relative(found: List[np.ndarray], expected: List[np.ndarray]) -> float:
     st.sampled_from([None, 0.2, 3.0]),
     st.booleans(),
     st.sampled_from(["zero", "primed"]),
+    st.booleans(),
     st.lists(st.lists(st.text(max_size=12), max_size=9), max_size=8),
 )
 def test_float32_equals_the_plain_path(
@@ -79,6 +81,7 @@ def test_float32_equals_the_plain_path(
     proj_clip: Optional[float],
     skip: bool,
     initial_state: str,
+    boundaries: bool,
     sentences: List[List[str]],
 ) -> None:
     model = make(
@@ -91,7 +94,8 @@ def test_float32_equals_the_plain_path(
         proj_clip=proj_clip,
         skip_connections=skip,
     )
-    assert difference(model.embed(sentences), plain(model, sentences)) <= 1e-5
+    expected = plain(model, sentences, boundaries)
+    assert difference(model.embed(sentences, boundaries=boundaries), expected) <= 1e-5
 
 
 def test_large_matrices_take_the_packed_kernel_and_agree() -> None:
@@ -111,6 +115,36 @@ def test_lower_precisions_stay_close_on_real_text(kernels: str) -> None:
     whole = model.engine("int8", plain=kernels == "plain").embed(SENTENCES)
     # Rounded, but not too much.
     assert 1e-4 < relative(whole, expected) <= 5e-2
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+def test_one_sentence_through_large_layers_has_all_threads(
+    precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make(gain=1.0)
+    expected = model.embed(SENTENCES, precision=precision)
+    threads: List[int] = []
+    original = engine_module._Layer.run
+
+    def run(self: Any, x: torch.Tensor, sizes: Any, state: Any) -> Any:
+        threads.append(torch.get_num_threads())
+        return original(self, x, sizes, state)
+
+    monkeypatch.setattr(engine_module._Layer, "run", run)
+    monkeypatch.setattr(engine_module, "LARGE_LAYER_BYTES", 1)
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        alone = [model.embed([s], precision=precision)[0] for s in SENTENCES]
+        assert set(threads) == {4}
+        threads.clear()
+        together = model.embed(SENTENCES, precision=precision)
+        assert set(threads) == {2}
+        assert torch.get_num_threads() == 4
+    finally:
+        torch.set_num_threads(before)
+    assert difference(alone, expected) <= 1e-5
+    assert difference(together, expected) <= 1e-5
 
 
 def test_float16_rounds_weights() -> None:
@@ -202,7 +236,7 @@ def test_changed_weights_are_seen() -> None:
     model = make()
     before = model.embed(SENTENCES)
     with torch.no_grad():
-        model.forward_lstm[0].bias.add_(0.5)
+        model.forward_lstm[0].bias.add_(0.1)
     after = model.embed(SENTENCES)
     assert difference(after, before) > 1e-2
     assert difference(after, plain(model, SENTENCES)) <= 1e-5
