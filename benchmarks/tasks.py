@@ -9,7 +9,8 @@ steps, each all of it. Runs are processes of one thread each; finished ones are 
 `runs/tasks/results.jsonl` and not done again, so a benchmark that was killed goes on where it
 was. A change of config, data, weights, steps or seed makes a new run. The frozen encoder's
 outputs are computed once for each set of sentences, timed separately, and read by all seeds.
-`--vectors` adds the CNN with static word vectors in its embedding (`static_vectors.py` makes some).
+`--vectors` adds both once more with static word vectors in the embedding (`static_vectors.py` makes
+some).
 
 The table goes to the terminal and between its markers in `docs/results.md`.
 """
@@ -29,7 +30,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from tasks_data import TASKS, DataMissing, prepare
-from tasks_table import ENCODERS, machine, mixes, table, write_section
+from tasks_table import ENCODERS, WITH_ELMO, WITH_VECTORS, machine, mixes, table, write_section
 
 from spacy_elmo.errors import ElmoError
 from spacy_elmo.layers.shim import BiLMShim
@@ -86,9 +87,10 @@ def plan(args: argparse.Namespace, fingerprint: str, cache: Path) -> List[Dict[s
         for name in args.only:
             task = TASKS[name]
             for encoder in ENCODERS:
-                if encoder == "static" and args.vectors is None:
+                has_elmo, has_vectors = encoder in WITH_ELMO, encoder in WITH_VECTORS
+                if has_vectors and args.vectors is None:
                     continue
-                file = task.head if encoder == "elmo" else f"{task.head}_cnn"
+                file = task.head if has_elmo else f"{task.head}_cnn"
                 config = ROOT / "configs" / f"{file}.cfg"
                 facts = {
                     "task": name,
@@ -99,9 +101,9 @@ def plan(args: argparse.Namespace, fingerprint: str, cache: Path) -> List[Dict[s
                     "config": hashlib.sha256(config.read_bytes()).hexdigest(),
                     # The folder is named after what is in it.
                     "data": data[name]["train"].parent.name,
-                    "weights": fingerprint if encoder == "elmo" else None,
+                    "weights": fingerprint if has_elmo else None,
                 }
-                if encoder == "static":
+                if has_vectors:
                     facts["vectors"] = digest_of(args.vectors)
                 key = key_of(facts)
                 planned.append(
@@ -112,7 +114,7 @@ def plan(args: argparse.Namespace, fingerprint: str, cache: Path) -> List[Dict[s
                         "config": str(config),
                         "data": {part: str(path) for part, path in data[name].items()},
                         "weights": args.weights,
-                        "vectors": str(args.vectors) if encoder == "static" else None,
+                        "vectors": str(args.vectors) if has_vectors else None,
                         "head": task.head,
                         "score": task.score,
                         "cache": str(cache / f"{name}.sqlite"),
@@ -151,7 +153,7 @@ def encode_first(
 ) -> None:
     """Fill the caches of what is still to be trained, and keep how long that took."""
     for settings in planned:
-        if settings["encoder"] != "elmo" or runs.get(settings["key"]):
+        if settings["encoder"] not in WITH_ELMO or runs.get(settings["key"]):
             continue
         if Path(settings["cache"]).exists():
             continue

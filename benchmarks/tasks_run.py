@@ -21,6 +21,7 @@ from spacy.tokens import Doc, DocBin
 from spacy.training import Corpus
 from spacy.training.initialize import init_nlp
 from spacy.training.loop import train
+from tasks_table import WITH_ELMO
 
 from spacy_elmo.pipeline.mixes import pipeline_mixes
 
@@ -51,7 +52,7 @@ def encode(settings: Dict[str, Any]) -> Dict[str, Any]:
 
 def train_and_score(settings: Dict[str, Any]) -> Dict[str, Any]:
     """Train with one seed; the checkpoint that was best on dev is scored on test."""
-    has_elmo = settings["encoder"] == "elmo"
+    has_elmo = settings["encoder"] in WITH_ELMO
     folder = Path(settings["output"])
     folder.mkdir(parents=True, exist_ok=True)
     steps = settings["steps"]

@@ -12,9 +12,12 @@ from tasks_data import TASKS
 BEGIN, END = "<!-- tasks:start -->", "<!-- tasks:end -->"
 ENCODERS = {
     "elmo": "ELMo + own embedding",
+    "elmo_static": "the same + static vectors",
     "cnn": "CNN",
     "static": "CNN + static vectors",
 }
+WITH_ELMO = ("elmo", "elmo_static")
+WITH_VECTORS = ("elmo_static", "static")
 
 
 def table(records: Sequence[Dict[str, Any]]) -> str:
@@ -49,7 +52,7 @@ def table(records: Sequence[Dict[str, Any]]) -> str:
                         _spread([100 * r["test"] for r in runs]),
                         ", ".join(f"{100 * r['test']:.1f}" for r in runs),
                         f"{statistics.mean(100 * r['dev'] for r in runs):.1f}",
-                        f"{runs[0]['encode_seconds']:.0f}" if encoder == "elmo" else "",
+                        f"{runs[0]['encode_seconds']:.0f}" if encoder in WITH_ELMO else "",
                         f"{statistics.mean(r['train_seconds'] for r in runs):.0f}",
                         f"{statistics.mean(r['train_cpu_seconds'] for r in runs):.0f}",
                         f"{statistics.mean(r['words_per_second'] for r in runs):,.0f}",
@@ -74,7 +77,8 @@ def mixes(records: Sequence[Dict[str, Any]]) -> str:
     """Learned shares of the layers by task, mean over the seeds."""
     found = []
     for name, task in TASKS.items():
-        runs = [r["mix"][0] for r in records if r.get("task") == name and r.get("mix")]
+        mine = [r for r in records if (r.get("task"), r.get("encoder")) == (name, "elmo")]
+        runs = [r["mix"][0] for r in mine if r.get("mix")]
         if runs:
             *shares, gamma = (statistics.mean(column) for column in zip(*runs))
             listed = ", ".join(f"{share:.2f}" for share in shares)

@@ -34,10 +34,10 @@ BLOCK_ROWS = 512
 BLOCK_BYTES = 8 << 20
 #: Operations in a step of one direction below which two threads are slower than one.
 SHARE_FROM_FLOPS = 3e6
-#: Weights of a layer and rows of a step from which on, and up to which, a step is bound by reading
-#: the weights. Then all threads work on one direction: the weights of both at once do not fit into
-#: the processor's cache.
-LARGE_LAYER_BYTES, FEW_ROWS = 16 << 20, 2
+#: A step of so few rows is bound by reading its weights. If those of one direction's layer fit into
+#: a processor's cache, but not both directions' at once, all threads work on one direction.
+FEW_ROWS = 2
+HALF_FITTING_BYTES = (16 << 20, 32 << 20)
 #: Word vectors that are kept.
 WORD_CACHE_BYTES = 16 << 20
 #: States before the first boundary, by direction, then by layer; one row. None stands for zeros.
@@ -198,7 +198,7 @@ class Engine:
             packing = pack([length for length in lengths if length])
             forward, backward = (_rows(words, q) for q in (packing.forward, packing.backward))
             states = self._start if boundaries else self._begun
-            with undivided_threads() if self._reads_much(packing) else nullcontext():
+            with undivided_threads() if self._half_fits(packing) else nullcontext():
                 run_both(
                     lambda: self._run(states[0], 0, vectors, forward, packing, output[:, :, 0]),
                     lambda: self._run(states[1], 1, vectors, backward, packing, output[:, :, 1]),
@@ -213,12 +213,13 @@ class Engine:
         c, p = self._config.cell_dim, self._config.projection_dim
         return 10.0 * c * p * packing.mean_rows > SHARE_FROM_FLOPS
 
-    def _reads_much(self, packing: Packing) -> bool:
+    def _half_fits(self, packing: Packing) -> bool:
         if packing.mean_rows > FEW_ROWS:
             return False
         c, p = self._config.cell_dim, self._config.projection_dim
         # The recurrent weights and, with less, the projection's.
-        return _BYTES[self.precision] * 5 * c * p >= LARGE_LAYER_BYTES
+        least, most = HALF_FITTING_BYTES
+        return least <= _BYTES[self.precision] * 5 * c * p <= most
 
     def _word_vectors(self, words: List[str]) -> Tensor:
         """Vectors of the two boundaries and then of distinct words."""

@@ -131,7 +131,7 @@ def test_one_sentence_through_large_layers_has_all_threads(
         return original(self, x, sizes, state)
 
     monkeypatch.setattr(engine_module._Layer, "run", run)
-    monkeypatch.setattr(engine_module, "LARGE_LAYER_BYTES", 1)
+    monkeypatch.setattr(engine_module, "HALF_FITTING_BYTES", (1, 1 << 20))
     before = torch.get_num_threads()
     torch.set_num_threads(4)
     try:
