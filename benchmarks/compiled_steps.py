@@ -78,6 +78,8 @@ def main() -> None:
         kernel = build(Path(name))
         model = BiLM.load(make_weights(options.shape, Path(name)), initial_state="zero")
         config = model.config.lstm
+        if not config.has_projection:
+            parser.error("the kernel is for shapes with a projection")
         c, p = config.cell_dim, config.projection_dim
         cell_clip = config.cell_clip or 1e30
         proj_clip = config.proj_clip or 1e30
@@ -93,20 +95,24 @@ def main() -> None:
         ]
 
         def in_c(direction: int) -> Tensor:
+            outputs = []
             for recurrent, projection in weights[direction]:
                 g, output = gates.clone(), torch.empty(n, p)
                 h, cell, m = torch.zeros(p), torch.zeros(c), torch.empty(c)
                 tensors = (g, recurrent, projection, h, cell, m, output)
                 pointers = [t.data_ptr() for t in tensors]
                 kernel(*pointers, n, c, p, cell_clip, proj_clip)
-            return output
+                outputs.append(output)
+            return torch.stack(outputs)
 
         def engine(direction: int) -> Tensor:
+            outputs = []
             for layer in ours[direction]:
                 output, _, _ = layer._steps(
                     doubled.clone(), [1] * n, torch.zeros(1, p), torch.zeros(1, c)
                 )
-            return output
+                outputs.append(output)
+            return torch.stack(outputs)
 
         times: List[List[float]] = [[], []]
         with torch.inference_mode(), shared_threads():

@@ -19,7 +19,7 @@ from torch import Tensor
 from .allocator import return_freed_memory
 from .char_cnn_inference import CharCNNInference
 from .config import LSTMConfig
-from .kernels import Linear, check_precision, pack_linear
+from .kernels import Linear, check_precision, has_kernel, pack_linear
 from .lstm import LSTMState, LSTMWeights
 from .packing import Packing, pack
 from .sentences import batches_by_length
@@ -131,6 +131,7 @@ class Engine:
     ) -> None:
         check_precision(precision)
         self.precision = precision
+        self._weight_bytes = 4 if plain or not has_kernel(precision) else _BYTES[precision]
         self._config = config
         self._block_rows = max(1, min(block_rows, BLOCK_BYTES // (4 * 4 * config.cell_dim)))
         self._token_encoder = token_encoder
@@ -219,7 +220,7 @@ class Engine:
         c, p = self._config.cell_dim, self._config.projection_dim
         # The recurrent weights and, with less, the projection's.
         least, most = HALF_FITTING_BYTES
-        return least <= _BYTES[self.precision] * 5 * c * p <= most
+        return least <= self._weight_bytes * 5 * c * p <= most
 
     def _word_vectors(self, words: List[str]) -> Tensor:
         """Vectors of the two boundaries and then of distinct words."""

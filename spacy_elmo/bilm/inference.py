@@ -1,4 +1,4 @@
-"""Make the inference engine of a model, without having the weights in memory twice."""
+"""Make the inference engine of a model; weights of a file are not in memory twice."""
 
 from typing import TYPE_CHECKING, Iterator, Sequence
 

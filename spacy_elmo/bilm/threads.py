@@ -14,8 +14,9 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 
-#: Threads for each of two functions, 0 for one after the other.
+#: Threads for each of two functions, 0 for one after the other; and all that there are.
 _each: "ContextVar[int]" = ContextVar("spacy_elmo_threads", default=0)
+_all: "ContextVar[int]" = ContextVar("spacy_elmo_all_threads", default=1)
 _pool: Optional[ThreadPoolExecutor] = None
 _lock = threading.Lock()
 
@@ -52,11 +53,13 @@ def shared_threads() -> Iterator[None]:
     before, available = torch.get_num_threads(), available_threads()
     each = max(1, available // 2)
     token = _each.set(each if available >= 2 else 0)
+    all_token = _all.set(available)
     if before != each:
         torch.set_num_threads(each)
     try:
         yield
     finally:
+        _all.reset(all_token)
         _each.reset(token)
         if before != each:
             torch.set_num_threads(before)
@@ -70,7 +73,7 @@ def undivided_threads() -> Iterator[None]:
         yield
         return
     token = _each.set(0)
-    torch.set_num_threads(2 * each)
+    torch.set_num_threads(_all.get())
     try:
         yield
     finally:

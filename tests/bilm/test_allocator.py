@@ -1,5 +1,6 @@
 """Freed memory goes back to the system now and then, unless a training wants to keep it."""
 
+import os
 from typing import Any, Dict, List, Tuple
 
 import pytest
@@ -71,6 +72,27 @@ def test_memory_is_given_back_when_a_stream_ends(c: FakeC) -> None:
     assert c.trims == 0
     assert next(stream, None) is None
     assert c.trims == 1
+
+
+def test_many_short_streams_do_not_give_back_each_time(c: FakeC) -> None:
+    for _ in range(2):
+        allocator.return_freed_memory(allocator.RETURN_LAST)
+        allocator.return_freed_memory(0, ends=True)
+    assert c.trims == 1
+    c.now += 0.31
+    allocator.return_freed_memory(0, ends=True)
+    assert c.trims == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_child_does_not_wait_for_a_lock_of_its_parent(c: FakeC) -> None:
+    with allocator._returner._lock:
+        pid = os.fork()
+        if pid == 0:
+            allocator.return_freed_memory(allocator.RETURN_EVERY)
+            os._exit(c.trims)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
+    assert c.trims == 0
 
 
 def test_a_training_keeps_it(c: FakeC) -> None:
