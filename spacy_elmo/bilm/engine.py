@@ -141,7 +141,7 @@ class Engine:
             for direction in directions
         ]
         self._boundaries = token_encoder.boundaries()
-        self._start = [[self._row(state) for state in direction] for direction in start]
+        self._start = [[self._start_state(state) for state in direction] for direction in start]
         with torch.inference_mode(), shared_threads():
             self._begun = [self._after_boundary(direction) for direction in (0, 1)]
 
@@ -215,6 +215,7 @@ class Engine:
         return 10.0 * c * p * packing.mean_rows > SHARE_FROM_FLOPS
 
     def _half_fits(self, packing: Packing) -> bool:
+        """Whether steps read weights that stay in the cache for one direction, but not for two."""
         if packing.mean_rows > FEW_ROWS:
             return False
         c, p = self._config.cell_dim, self._config.projection_dim
@@ -258,13 +259,14 @@ class Engine:
     def _layer(
         self, direction: int, k: int, x: Tensor, sizes: Sequence[int], state: LSTMState
     ) -> Tuple[Tensor, LSTMState]:
+        """Some steps of one layer, with its skip connection; see `_Layer.run`."""
         y, state = self._directions[direction][k].run(x, sizes, state)
         if k > 0 and self._config.skip_connections:
             # Behind the cell: recurrence and state do not see it.
             y = y + x
         return y, state
 
-    def _row(self, state: Optional[LSTMState]) -> LSTMState:
+    def _start_state(self, state: Optional[LSTMState]) -> LSTMState:
         """A start state as the steps want it, with twice the cell."""
         if state is None:
             zeros = self._boundaries.new_zeros

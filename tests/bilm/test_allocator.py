@@ -1,6 +1,7 @@
 """Freed memory goes back to the system now and then, unless a training wants to keep it."""
 
 import os
+import platform
 from typing import Any, Dict, List, Tuple
 
 import pytest
@@ -100,6 +101,15 @@ def test_a_training_keeps_it(c: FakeC) -> None:
     assert {parameter for parameter, _ in c.settings} == {-1, -2, -3}
     allocator.return_freed_memory(10 * allocator.RETURN_EVERY)
     assert c.trims == 0
+
+
+def test_glibc_is_really_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    returner = allocator._Returner()
+    monkeypatch.setattr(allocator, "_returner", returner)
+    assert returner._took == 0.0
+    allocator.return_freed_memory(allocator.RETURN_EVERY)
+    # How long it took is known only if it was called.
+    assert (returner._took > 0.0) == (platform.libc_ver()[0] == "glibc")
 
 
 def test_other_c_libraries_are_left_alone(c: FakeC) -> None:
