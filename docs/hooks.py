@@ -12,7 +12,9 @@ from latex2mathml.converter import convert
 
 
 def _inline(match: "re.Match[str]") -> str:
-    return convert(html.unescape(match[1]), display="inline")
+    formula = convert(html.unescape(match[1]), display="inline")
+    # Browsers may break a line between a formula and the punctuation behind it.
+    return f'<span class="inline-formula">{formula}{match[2]}</span>' if match[2] else formula
 
 
 def _display(match: "re.Match[str]") -> str:
@@ -22,7 +24,7 @@ def _display(match: "re.Match[str]") -> str:
 
 def on_page_content(content: str, **_: Any) -> str:
     """Called by MkDocs with the HTML of every page."""
-    content = re.sub(r'<span class="arithmatex">\\\((.*?)\\\)</span>', _inline, content, flags=re.S)
+    content = re.sub(r'<span class="arithmatex">\\\((.*?)\\\)</span>([.,;:)]*)', _inline, content, flags=re.S)
     content = re.sub(r'<div class="arithmatex">\\\[(.*?)\\\]</div>', _display, content, flags=re.S)
     if 'class="arithmatex"' in content:
         raise ValueError("a formula was not converted")

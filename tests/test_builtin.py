@@ -60,6 +60,17 @@ def test_card_states_the_facts_of_the_training(en_mini):
     assert f"{training['heldout']['average']:.1f}" in card
 
 
+def test_perplexity_that_is_stated_meets_the_bound(en_mini):
+    heldout = en_mini.config.meta["training"]["heldout"]
+    assert heldout["average"] < 100
+    # Over a small vocabulary it would be easy.
+    assert heldout["n_words"] == len(en_mini.vocabulary) >= 50_000
+    assert heldout["n_tokens"] > 100_000
+    # The mean over the predictions of both directions, which are equally many.
+    logs = [math.log(heldout[name]) for name in ("forward", "backward")]
+    assert math.log(heldout["average"]) == pytest.approx(sum(logs) / 2, abs=1e-4)
+
+
 def test_perplexity_on_held_out_text(en_mini):
     import lzma
 

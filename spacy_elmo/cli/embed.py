@@ -109,9 +109,10 @@ def embed_cli(
 
     INPUT has a sentence a line with whitespace between the tokens (also as .gz or .xz). With --lang
     or --model the lines are raw text, which is tokenised and cut to sentences as the component
-    does. A .jsonl has {"tokens": [...]} or {"text": ...} a line, a .spacy is a DocBin. Line i
-    becomes item i: blank lines and duplicates stay, and the vectors of a sentence depend on nothing
-    but the sentence. Rows of whitespace tokens are zero.
+    does. A .jsonl has {"tokens": [...]} or {"text": ...} a line, a .spacy is a DocBin (loaded
+    whole, while all others are streamed). Line i becomes item i: blank lines and duplicates stay,
+    and the vectors of a sentence depend on nothing but the sentence. Rows of whitespace tokens are
+    zero.
 
     OUTPUT as .hdf5 is what `allennlp elmo` wrote: a dataset for each line, named by its number from
     0, and sentence_to_index. spacy_elmo.read_embeddings(OUTPUT) reads every format.

@@ -158,7 +158,7 @@ def _tok2vec(own: Dict[str, Any], static_vectors: bool) -> Dict[str, Any]:
     joined = {
         "@architectures": "spacy-elmo.ConcatEmbed.v1",
         "width": width,
-        "elmo": {"@architectures": "spacy-elmo.ElmoListener.v1", "upstream": "elmo"},
+        "elmo": {"@architectures": "spacy-elmo.ElmoListener.v1", "upstream": "*"},
         "embed": embed,
     }
     return {**own, "embed": joined, "encode": dict(own["encode"])}

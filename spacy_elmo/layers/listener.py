@@ -287,6 +287,15 @@ def tell_sizes(model: Model, listeners: Sequence[Model], n_layers: int, width: i
             node.attrs[INFER_WIDTH](node)
 
 
+def is_sized(model: Model, listeners: Sequence[Model]) -> bool:
+    """Whether a mix behind one of these listeners has parameters, and so takes no other sizes."""
+    joins = (node for node in model.walk() if node.name == JOIN_NAME)
+    return any(
+        bool(join.layers[1].has_param("w")) and any(join.layers[0] is m for m in listeners)
+        for join in joins
+    )
+
+
 def set_sizes(model: Tok2VecT, n_layers: Optional[int], width: Optional[int]) -> None:
     """Tell a joined node how many layers of which width will come.
 

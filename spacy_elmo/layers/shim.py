@@ -95,7 +95,11 @@ class BiLMShim(Shim):
         self._forget_outputs()
 
     def prepare(self) -> None:
-        """Lay out loaded weights now, so that processes that are forked off share the result."""
+        """Load and lay out weights now, so that processes that are forked off share the result."""
+        if self._model is None and self.source is not None:
+            # What is wrong with them is said when they are needed.
+            with contextlib.suppress(ElmoError, OSError):
+                self.load(self.source)
         if self._model is not None and self._frozen and self._model.suits_engine:
             self._model.engine(self.cfg["precision"])
 

@@ -18,7 +18,7 @@ from ..errors import ElmoError, Errors
 from ..layers.annotations import register_extensions, store
 from ..layers.cache import CacheStatistics
 from ..layers.encoder import shim_of
-from ..layers.listener import ListenerState, ListenerStates, state_of, tell_sizes
+from ..layers.listener import ListenerState, ListenerStates, is_sized, state_of, tell_sizes
 from ..layers.replacing import ListenerReplacement, replacement_of
 from ..layers.segmenters import SegmenterT
 from ..layers.settings import EncoderSettings
@@ -29,6 +29,8 @@ from .pending import PendingUpdate
 from .settings import MixT, check_encoder, check_settings
 
 WEIGHTS_NAME = "weights"
+#: Batches of the biLM that docs are collected for, so that sentences of like length meet.
+TOGETHER = 4
 
 
 class Elmo(TrainablePipe):
@@ -173,7 +175,10 @@ class Elmo(TrainablePipe):
             state = state_of(node)
             if state is not None and state.upstream in ("*", self.name):
                 self.add_listener(node, component.name)
-        if shim_of(self.model).is_loaded:
+        shim = shim_of(self.model)
+        # Weights are loaded late, but in time to say that a trained listener was made for others.
+        linked = self.listener_map.get(component.name, [])
+        if shim.is_loaded or (shim.source is not None and is_sized(model, linked)):
             self._tell_sizes(component.name, model)
 
     def _fed(self) -> List[ListenerState]:
@@ -204,10 +209,13 @@ class Elmo(TrainablePipe):
         """Annotate a stream of docs, see spaCy's `Pipe.pipe`.
 
         stream (Iterable[Doc]): The docs.
-        batch_size (int): Docs that are encoded together.
+        batch_size (int): Docs that are encoded together at most. Long ones are fewer: all layers
+            of what is encoded together are in memory until the docs have what `store` keeps.
         YIELDS (Doc): The same docs, in order.
         """
-        yield from super().pipe(stream, batch_size=batch_size)
+        limit = TOGETHER * shim_of(self.model).max_batch_tokens
+        for docs in _bounded(stream, batch_size, limit):
+            yield from super().pipe(docs, batch_size=len(docs))
         return_freed_memory(0, ends=True)
 
     def set_annotations(self, docs: Sequence[Doc], layers: LayersT) -> None:
@@ -385,3 +393,17 @@ def _state(listener: Model) -> ListenerState:
     if state is None:
         raise ElmoError(Errors.E111.format(name=listener.name))
     return state
+
+
+def _bounded(stream: Iterable[Doc], size: int, n_tokens: int) -> Iterator[List[Doc]]:
+    """Lists of at most so many docs that have at most so many tokens, but for a single doc."""
+    docs: List[Doc] = []
+    total = 0
+    for doc in stream:
+        if docs and (len(docs) >= size or total + len(doc) > n_tokens):
+            yield docs
+            docs, total = [], 0
+        docs.append(doc)
+        total += len(doc)
+    if docs:
+        yield docs

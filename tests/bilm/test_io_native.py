@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
+from spacy_elmo.bilm import BiLM
 from spacy_elmo.bilm.config import PRESETS, BiLMConfig, CharCNNConfig, LSTMConfig
 from spacy_elmo.bilm.io import (
     count_parameters,
@@ -114,6 +115,24 @@ def test_weights_are_mapped_not_copied(tmp_path: Path) -> None:
     ranges = mapped_ranges("m/model.safetensors")
     for name, tensor in tensors.items():
         assert any(start <= tensor.data_ptr() < stop for start, stop in ranges), name
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
+def test_a_loaded_model_computes_from_the_mapped_file(tmp_path: Path) -> None:
+    # Sizes of whole cache lines, else a tensor is copied to be aligned.
+    cnn = CharCNNConfig(((1, 16), (3, 16)), embedding_dim=16, n_highway=1)
+    files = make(BiLMConfig(cnn, LSTMConfig(32, 16)), softmax=True)
+    files.vocabulary = [(f"w{i}", 1) for i in range(16)]
+    files.tensors["softmax.weight"] = torch.ones(16, 16)
+    files.tensors["softmax.bias"] = torch.ones(16)
+    write_native(files, tmp_path / "m")
+    model = BiLM.load(tmp_path / "m", softmax=True)
+    ranges = mapped_ranges("m/model.safetensors")
+    parameters = dict(model.named_parameters())
+    assert parameters.keys() == files.tensors.keys()
+    for name, parameter in parameters.items():
+        assert any(start <= parameter.data_ptr() < stop for start, stop in ranges), name
+        assert torch.equal(parameter, files.tensors[name]), name
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])

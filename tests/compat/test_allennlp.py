@@ -13,6 +13,7 @@ from spacy_elmo.bilm import BiLM, ElmoError
 from spacy_elmo.compat.allennlp import Elmo, batch_to_ids
 from spacy_elmo.errors import ElmoWarning
 
+from ..bilm.reference import bilm_layers
 from ..bilm.writers import OPTIONS, Arrays, bilm_arrays, write_bilm_folder, write_many_langs_folder
 from ..util import shared
 
@@ -104,6 +105,28 @@ def test_representations_and_mask(folder: Path, bilm: BiLM) -> None:
     # Every mix has parameters of its own.
     names = {name.partition(".")[0] for name, p in module.named_parameters() if p.requires_grad}
     assert names == {"scalar_mix_0", "scalar_mix_1"}
+
+
+NO_HIGHWAY = {name: value for name, value in OPTIONS["char_cnn"].items() if name != "n_highway"}
+
+
+@pytest.mark.parametrize(
+    "char_cnn",
+    [OPTIONS["char_cnn"], NO_HIGHWAY, {**NO_HIGHWAY, "filters": [[1, 1], [2, 3]]}],
+    ids=["no LSTM projection", "no highway layers either", "no projection at all"],
+)
+def test_models_of_bare_layers(tmp_path: Path, char_cnn: Dict[str, Any]) -> None:
+    """AllenNLP itself asks for projections and highway layers; bilm-tf writes models without."""
+    options = {"char_cnn": char_cnn, "lstm": {**OPTIONS["lstm"], "dim": 4}}
+    arrays = {name: array * np.float32(0.4) for name, array in bilm_arrays(options).items()}
+    assert not any("W_P_0" in name for name in arrays)
+    module = elmo(write_bilm_folder(tmp_path, options, arrays))
+    result = module(batch_to_ids(BATCH))
+    assert module.get_output_dim() == 8
+    for k, sentence in enumerate(BATCH):
+        found = numpy(result["elmo_representations"][0][k])[: len(sentence)]
+        expected = bilm_layers(options, arrays, sentence)[:, 1:-1].mean(0)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE)
 
 
 def test_calls_do_not_depend_on_each_other(folder: Path) -> None:

@@ -1,5 +1,6 @@
 """Runs that are killed (SIGKILL) at steps that reach the disk, and go on to the same bytes."""
 
+import multiprocessing
 import os
 import shutil
 import signal
@@ -18,17 +19,25 @@ from .corpus import OUTPUTS, contents, embed, lines, model, write_lines
 
 PART_TOKENS = 40
 N_LINES = 22
+#: More steps than a run has.
+MANY = 10**6
 
 
 class Countdown:
     """Kills the process before or after the n-th call of what it was put around."""
 
     def __init__(self, n: int) -> None:
-        self.n = n
+        # Children count in it, and their parent reads it.
+        self._n = multiprocessing.RawValue("i", n)
+
+    @property
+    def n(self) -> int:
+        """Calls that are left."""
+        return int(self._n.value)
 
     def around(self, function: Callable[..., Any], half: Any = None) -> Callable[..., Any]:
         def counting(*args: Any, **options: Any) -> Any:
-            self.n -= 1
+            self._n.value -= 1
             if self.n == 0:
                 if half is not None:
                     half(*args)
@@ -47,11 +56,10 @@ def half_written(descriptor: int) -> None:
         pass  # A folder, or a file that is only open for reading.
 
 
-def in_child(folder: Path, output: str, bilm: BiLM, kill_at: int) -> bool:
+def in_child(folder: Path, output: str, bilm: BiLM, countdown: Countdown) -> bool:
     """Run in a process of its own; whether it was killed."""
     child = os.fork()
     if child == 0:
-        countdown = Countdown(kill_at)
         os.fsync = countdown.around(os.fsync, half_written)
         os.replace = countdown.around(os.replace)
         shutil.rmtree = countdown.around(shutil.rmtree)
@@ -68,25 +76,41 @@ def in_child(folder: Path, output: str, bilm: BiLM, kill_at: int) -> bool:
     return os.WIFSIGNALED(status)
 
 
+def check_output(path: Path, whole: Any) -> bool:
+    """Whether the output is there; under its name it has to be whole at any time."""
+    if path.exists() and contents(path) != whole:
+        raise SystemExit(f"{path}: a part of the output under its final name")
+    return path.exists()
+
+
 def main(folder: str) -> None:
     """Kill at each step in turn; before the next one the run is killed once more and ended."""
     bilm = model()
+    unharmed = Path(folder, "unharmed")
+    unharmed.mkdir()
+    write_lines(unharmed / "in.txt", lines(N_LINES))
     for name in OUTPUTS:
-        step, n_killed = 1, 0
-        while True:
+        never = Countdown(MANY)
+        in_child(unharmed, name, bilm, never)
+        whole, n_steps = contents(unharmed / name), MANY - never.n
+        n_killed = n_placed = 0
+        # The last step comes when the output is in its place, and one more does not come.
+        for step in [*range(1, n_steps, 2 if name == "out.hdf5" else 5), n_steps, n_steps + 1]:
             place = Path(folder, f"{name}-{step}")
             place.mkdir()
             write_lines(place / "in.txt", lines(N_LINES))
-            killed = in_child(place, name, bilm, step)
+            killed = in_child(place, name, bilm, Countdown(step))
+            if killed != (step <= n_steps):
+                raise SystemExit(f"{name}: {n_steps} steps, but killed at {step}: {killed}")
             n_killed += killed
-            if killed and not (place / name).exists():
-                in_child(place, name, bilm, 4)
-            if killed and in_child(place, name, bilm, 10**6):
+            placed = check_output(place / name, whole)
+            n_placed += killed and placed
+            if killed and not placed:
+                in_child(place, name, bilm, Countdown(4))
+                check_output(place / name, whole)
+            if killed and in_child(place, name, bilm, Countdown(MANY)):
                 raise SystemExit("killed by somebody else")
-            if not killed:
-                break
-            step += 2 if name == "out.hdf5" else 5
-        print(name, n_killed, flush=True)
+        print(name, n_killed, n_placed, flush=True)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -101,8 +125,12 @@ def test_killed_runs_end_as_if_nothing_had_happened(bilm: BiLM, tmp_path: Path) 
         timeout=300,
     )
     assert result.returncode == 0, result.stdout + result.stderr
-    counts = dict(line.split() for line in result.stdout.splitlines())
+    counts, placed = {}, {}
+    for line in result.stdout.splitlines():
+        name, counts[name], placed[name] = line.split()
     assert int(counts["out.hdf5"]) >= 6 and set(counts) == set(OUTPUTS)
+    # Some of the kills came when the output was in its place.
+    assert all(int(placed[name]) >= 1 for name in OUTPUTS)
     (tmp_path / "whole").mkdir()
     source = write_lines(tmp_path / "whole" / "in.txt", lines(N_LINES))
     for name in OUTPUTS:

@@ -1,9 +1,10 @@
 """A run around its work: forecast, outputs that exist, unfinished runs, full disks."""
 
+import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any, List
+from typing import Any, Iterator, List, Optional, Tuple
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from spacy_elmo import read_embeddings
 from spacy_elmo.bilm import BiLM
 from spacy_elmo.embedding import EmbedOptions, Plan, Progress, embed_corpus
+from spacy_elmo.embedding import items as items_module
 from spacy_elmo.embedding.journal import Journal
 from spacy_elmo.embedding.selection import Selection
 from spacy_elmo.embedding.sharding import Shard, parse_shard
@@ -73,12 +75,69 @@ def test_every_phase_is_told_from_beginning_to_end(name: str, bilm: BiLM, tmp_pa
     assert reports[0].done == 0 and reports[-1] == Progress("count", 300, None)
 
 
+@pytest.mark.parametrize("lang", [None, "en"])
+def test_the_text_is_streamed(
+    lang: Optional[str], bilm: BiLM, tmp_path: Path, monkeypatch: Any
+) -> None:
+    """Lines read ahead of what is counted, embedded, or safe in a part are few."""
+    # Of five tokens, so that a part has ten; none twice, so that each is encoded.
+    content = [f"the cat sees dog{i} ." for i in range(120)]
+    source, output = write_lines(tmp_path / "in.txt", content), tmp_path / "a.npz"
+    options = EmbedOptions(lang=lang, part_tokens=50, batch_size=4)
+    # Raw text is cut some lines at a time.
+    monkeypatch.setattr(items_module, "BATCH", 3)
+    cut = 0 if lang is None else 3
+    read, encoded = 0, 0
+    ahead: List[Tuple[int, int]] = []
+    ahead_of_count: List[int] = []
+    read_lines, encode = items_module.read_lines, BiLM.embed
+
+    def reading(path: Path, max_bytes: int) -> Iterator[Tuple[int, bytes]]:
+        nonlocal read
+        read = 0
+        for line in read_lines(path, max_bytes):
+            read += 1
+            yield line
+
+    def encoding(self: BiLM, sentences: Any, **settings: Any) -> Any:
+        nonlocal encoded
+        entries = (tmp_path / "a.npz.partial" / "journal.jsonl").read_text().splitlines()[1:]
+        safe = sum(json.loads(entry)["n_items"] for entry in entries)
+        ahead.append((read - encoded, read - safe))
+        encoded += len(sentences)
+        return encode(self, sentences, **settings)
+
+    def told(progress: Progress) -> None:
+        if progress.phase == "count":
+            ahead_of_count.append(read - progress.done)
+
+    monkeypatch.setattr(items_module, "read_lines", reading)
+    monkeypatch.setattr(BiLM, "embed", encoding)
+    embed_corpus(bilm, source, output, options, progress=told)
+    assert read == encoded == len(content) and len(ahead) >= 120 / 4
+    assert max(of_encoded for of_encoded, _ in ahead) <= 4 + cut
+    assert max(of_safe for _, of_safe in ahead) <= 10 + 4 + cut
+    assert len(ahead_of_count) > 2 and max(ahead_of_count) <= 1 + cut
+
+
+@pytest.mark.parametrize(
+    "kind, dtype",
+    [("all", "float32"), ("all", "float16"), ("top", "float32"), ("average", "float16")],
+)
 @pytest.mark.parametrize("name", OUTPUTS)
-def test_the_forecast_is_near_the_truth(name: str, bilm: BiLM, tmp_path: Path) -> None:
+def test_the_forecast_is_near_the_truth(
+    name: str, kind: str, dtype: str, bilm: BiLM, tmp_path: Path
+) -> None:
     source = write_lines(tmp_path / "in.txt", lines(300))
-    plans: List[Plan] = []
-    embed_corpus(bilm, source, tmp_path / name, announce=plans.append)
-    (plan,) = plans
+    events: List[Any] = []
+    options = EmbedOptions(Selection(kind), dtype=dtype)
+    embed_corpus(
+        bilm, source, tmp_path / name, options, announce=events.append, progress=events.append
+    )
+    (plan,) = (event for event in events if isinstance(event, Plan))
+    # In time to stop the run before its work.
+    phases = [event.phase for event in events[: events.index(plan)]]
+    assert set(phases) == {"count"} and events[events.index(plan) + 1].phase == "embed"
     data = contents(tmp_path / name)
     size = len(data) if isinstance(data, bytes) else sum(map(len, data.values()))
     assert size <= plan.forecast.output <= 1.5 * size

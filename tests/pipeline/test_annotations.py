@@ -7,6 +7,7 @@ from spacy.tokens import Doc, DocBin
 
 from spacy_elmo.bilm import BiLM, engine
 from spacy_elmo.errors import ElmoError
+from spacy_elmo.pipeline import Elmo
 
 TEXT = "She sat by the bank of the river. He robbed a bank!\n\n Fine"
 
@@ -219,6 +220,25 @@ def test_tokens_of_a_batch_are_bounded(make_nlp, monkeypatch, limit, n_batches):
         np.testing.assert_allclose(doc._.elmo_layers, layers, atol=1e-5)
     assert set(asked) == {limit} and len(batches) == n_batches
     assert all(len(sizes) == 1 or sum(sizes) <= limit for sizes in batches)
+
+
+def test_layers_in_memory_are_bounded_by_tokens_not_by_docs(make_nlp, monkeypatch):
+    """spaCy hands on a thousand docs at a time, however long they are."""
+    encoded, predict = [], Elmo.predict
+
+    def spy(self, docs):
+        encoded.append([len(doc) for doc in docs])
+        return predict(self, docs)
+
+    texts = ["a dog ran . " * 5] * 12 + ["a dog ran . " * 50] + ["Yes ."] * 3
+    expected = [doc._.elmo for doc in make_nlp().pipe(texts)]
+    monkeypatch.setattr(Elmo, "predict", spy)
+    docs = list(make_nlp(max_batch_tokens=16, store="vectors").pipe(texts))
+    assert [doc.text for doc in docs] == texts
+    for doc, vectors in zip(docs, expected):
+        np.testing.assert_allclose(doc._.elmo, vectors, atol=1e-5)
+    # Three of twenty tokens; the long one alone; what follows together.
+    assert encoded == [[20] * 3] * 4 + [[200], [2] * 3]
 
 
 def test_weights_that_carry_states_start_from_a_fixed_one(make_nlp, weights, tmp_path):

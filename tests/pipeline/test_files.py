@@ -29,7 +29,11 @@ def test_blank_pipeline_is_self_contained(weights, tmp_path):
     nlp.add_pipe("elmo", config={"weights": source})
     nlp.to_disk(tmp_path / "nlp")
     expected = nlp("a dog")._.elmo
+    as_bytes = nlp.to_bytes()
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(nlp))("a dog")._.elmo, expected)
     shutil.rmtree(source)
+    empty = spacy.util.load_model_from_config(nlp.config).from_bytes(as_bytes)
+    np.testing.assert_array_equal(empty("a dog")._.elmo, expected)
     np.testing.assert_array_equal(spacy.load(tmp_path / "nlp")("a dog")._.elmo, expected)
 
 
@@ -66,12 +70,18 @@ def test_sourced_components(trained):
     assert outputs(nlp) == outputs(trained)
 
 
-def test_renamed_component(make_nlp):
+def test_renamed_component(make_nlp, tmp_path):
     nlp = make_nlp("tagger")
     nlp.rename_pipe("elmo", "encoder")
     train(nlp, 3)
     assert nlp.get_pipe("encoder").listener_map
     assert all(tags for (tags, _), text in zip(outputs(nlp), TEXTS) if text)
+    # Once more, after the training, and into files.
+    expected = outputs(nlp)
+    nlp.rename_pipe("encoder", "again")
+    assert outputs(nlp) == expected
+    nlp.to_disk(tmp_path / "nlp")
+    assert outputs(spacy.load(tmp_path / "nlp")) == expected
 
 
 def test_training_goes_on_after_loading(trained, tmp_path):

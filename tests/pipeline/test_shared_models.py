@@ -74,9 +74,15 @@ def _engine_is_there(nlp: Any, queue: Any) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-def test_forked_workers_find_weights_laid_out(saved: Path) -> None:
+@pytest.mark.parametrize("is_new", [False, True])
+def test_forked_workers_find_weights_laid_out(saved: Path, is_new: bool) -> None:
     # Else each of them would do it for itself, in memory of its own.
-    nlp = spacy.load(saved)
+    nlp = spacy.blank("en")
+    if is_new:
+        # Not used yet, so that it has loaded nothing so far.
+        nlp.add_pipe("elmo", config={"weights": str(saved / "elmo" / "weights")})
+    else:
+        nlp = spacy.load(saved)
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
     process = context.Process(target=_engine_is_there, args=(nlp, queue))

@@ -164,3 +164,20 @@ def test_wrong_sizes_are_found_when_linked(make_nlp, tmp_path):
     nlp.add_pipe("tagger", config={"model": {**TAGGER["model"], "tok2vec": listener}})
     with pytest.raises(ElmoError, match="ELMO-E109.*number of layers"):
         nlp.initialize(lambda: examples(nlp))
+
+
+def test_a_sourced_task_does_not_take_other_sizes(make_nlp, tmp_path):
+    """Found when it is added, though the weights were not needed before."""
+    trained = make_nlp("tagger")
+    train(trained, 2)
+    nlp = spacy.blank("en")
+    nlp.add_pipe("elmo", config={"weights": str(write_many_langs_folder(tmp_path / "other"))})
+    with pytest.raises(ElmoError, match="ELMO-E109.*width"):
+        nlp.add_pipe("tagger", source=trained)
+    # The same weights fit; what is blank waits for them without reading anything.
+    nlp = make_nlp()
+    nlp.add_pipe("tagger", source=trained)
+    assert nlp("Paul saw Mary .")[0].tag_ == trained("Paul saw Mary .")[0].tag_
+    nlp = spacy.blank("en")
+    nlp.add_pipe("elmo", config={"weights": str(tmp_path / "nowhere")})
+    nlp.add_pipe("tagger", config=TAGGER)
