@@ -2,14 +2,18 @@
 
 import contextlib
 import io
+import lzma
 import re
 import shlex
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional
 
 import pytest
+import spacy
+from spacy.tokens import Doc, DocBin
 
 from .bilm.writers import write_bilm_folder, write_many_langs_folder
+from .util import ROOT
 
 #: Stands before a block of commands that would take too long, or needs what is not there. Such
 #: commands are checked against their options, but not run.
@@ -110,20 +114,39 @@ def commands_of(block: Block) -> List[List[str]]:
 
 def prepare(folder: Path) -> None:
     """Small files under the names that the pages use."""
-    for name in ("sentences.txt", "heldout.txt", "domain/a.txt", "domain/b.txt"):
+    names = ("sentences.txt", "heldout.txt", "domain/a.txt", "domain/b.txt", "tweets/a.txt")
+    for name in (*names, "tweets-train.txt", "tweets-dev.txt"):
         path = folder / name
         path.parent.mkdir(exist_ok=True)
         path.write_text("\n".join(SENTENCES) + "\n", encoding="utf-8")
     for name in ("train.iob", "dev.iob"):
         (folder / name).write_text("\n".join(IOB) + "\n", encoding="utf-8")
+    (folder / "corpus").mkdir()
+    for name in ("corpus/a.txt.xz", "heldout.txt.xz"):
+        with lzma.open(folder / name, "wt", encoding="utf-8") as file:
+            file.write("\n".join(SENTENCES * 40) + "\n")
+    # Enough to hold every hundredth sentence out.
+    (folder / "tweets" / "b.txt").write_text("\n".join(SENTENCES * 40) + "\n", encoding="utf-8")
+    for part in ("configs", "spacy_elmo"):
+        (folder / part).symlink_to(ROOT / part, target_is_directory=True)
+    for name in ("train", "dev"):
+        docs = DocBin(docs=[_annotated(line) for line in IOB])
+        docs.to_disk(folder / f"{name}.spacy")
     write_bilm_folder(folder / "elmo", OPTIONS, names=("options.json", "weights.hdf5"))
     write_many_langs_folder(folder / "zh.model")
 
 
-def run_page(path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, commands: bool) -> int:
+def _annotated(line: str) -> Doc:
+    """A doc with the entities of a line, and with made-up tags."""
+    words, entities = zip(*(token.split("|") for token in line.split()))
+    tags = ["X" if tag == "O" else "N" for tag in entities]
+    vocab = spacy.blank("en").vocab
+    return Doc(vocab, words=list(words), tags=tags, pos=["X"] * len(words), ents=list(entities))
+
+
+def run_page(path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     """Run a page's blocks in a folder, the Python ones in one namespace.
 
-    :param commands: Whether to run the commands too.
     :returns: How many outputs were compared.
     """
     monkeypatch.chdir(folder)
@@ -141,7 +164,7 @@ def run_page(path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, commands
             if following is not None and following.language == "text" and not following.title:
                 assert printed() == following.code, where
                 compared += 1
-        elif block.language == "bash" and commands and not block.shown:
+        elif block.language == "bash" and not block.shown:
             for words in commands_of(block):
                 if words[0] not in OTHER_PROGRAMS:
                     assert words[:3] == ["python", "-m", "spacy"], f"{where}: {words}"
@@ -175,7 +198,8 @@ def spacy_command() -> Any:
 def run_command(words: List[str], where: str) -> None:
     """Run what stands behind `python -m spacy`, in this process."""
     name = words[1] if words[0] == "elmo" else words[0]
-    arguments = [*words, *SHORTENED.get(name, [])]
+    # A run that goes on has its settings already.
+    arguments = words if "--resume" in words else [*words, *SHORTENED.get(name, [])]
     with captured() as printed:
         try:
             code = spacy_command().main(arguments, prog_name="spacy", standalone_mode=False)
