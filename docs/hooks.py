@@ -24,7 +24,8 @@ def _display(match: "re.Match[str]") -> str:
 
 def on_page_content(content: str, **_: Any) -> str:
     """Called by MkDocs with the HTML of every page."""
-    content = re.sub(r'<span class="arithmatex">\\\((.*?)\\\)</span>([.,;:)]*)', _inline, content, flags=re.S)
+    inline = r'<span class="arithmatex">\\\((.*?)\\\)</span>([.,;:)]*)'
+    content = re.sub(inline, _inline, content, flags=re.S)
     content = re.sub(r'<div class="arithmatex">\\\[(.*?)\\\]</div>', _display, content, flags=re.S)
     if 'class="arithmatex"' in content:
         raise ValueError("a formula was not converted")

@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 from typing import Dict, List
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from .util import ROOT
 
@@ -104,7 +106,14 @@ def test_one_vector_is_not_enough(output: str, tmp_path_factory: pytest.TempPath
     # By chance half of the nearest neighbours less one would have the same sense.
     assert sum(row[2] for row in rows.values()) / len(rows) > 80
     folder = folder_of("one_vector_is_not_enough.py", tmp_path_factory)
-    assert (folder / "one_vector_is_not_enough.png").read_bytes()[:4] == b"\x89PNG"
+    path = folder / "one_vector_is_not_enough.png"
+    assert path.read_bytes()[:4] == b"\x89PNG"
+    with Image.open(path) as image:
+        pixels = np.asarray(image.convert("RGB"), np.float32).reshape(-1, 3)
+    # Points in the colours of two senses, which let a quarter of the white through.
+    for colour in ((0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00)):
+        seen = 0.75 * np.array(colour) + 0.25 * 255
+        assert (np.abs(pixels - seen).max(axis=1) < 2).mean() > 5e-4
 
 
 @pytest.mark.parametrize("output", ["quick_start.py"], indirect=True)

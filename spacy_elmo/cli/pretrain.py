@@ -178,21 +178,22 @@ class _Bar:
     def __call__(self, progress: Any) -> None:
         from tqdm import tqdm
 
-        if self._bar is None:
-            self._bar = tqdm(total=100.0, unit="%", bar_format=_BAR_FORMAT)
-            self._bar.update(100 * progress.progress)
-            # The rate, and so the time left, counts from here and not from a resumed start.
-            self._bar.initial = self._bar.n
-        else:
-            # Set rather than added up, which would end a little beside 100.
-            self._bar.n = 100 * progress.progress
-            self._bar.update(0)
+        share = 100 * progress.progress
         held = f", held-out ppl {progress.perplexity.average:.1f}" if progress.perplexity else ""
-        self._bar.set_postfix_str(
+        text = (
             f"step {progress.step:,}, {progress.tokens_per_second:,.0f} tokens/s, "
-            f"sampled ppl {progress.sampled_perplexity:.1f}{held}",
-            refresh=False,
+            f"sampled ppl {progress.sampled_perplexity:.1f}{held}"
         )
+        if self._bar is None:
+            # The rate, and so the time left, counts from here and not from a resumed start.
+            self._bar = tqdm(
+                total=100.0, initial=share, unit="%", bar_format=_BAR_FORMAT, postfix=text
+            )
+            return
+        self._bar.set_postfix_str(text, refresh=False)
+        # Set rather than added up, which would end a little beside 100.
+        self._bar.n = share
+        self._bar.update(0)
 
     def close(self) -> None:
         if self._bar is not None:

@@ -1,7 +1,8 @@
 """Principal axes against a known answer, and pictures that are files of their kind."""
 
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Dict, List
 
 import numpy as np
 import pytest
@@ -52,6 +53,23 @@ def test_pictures_are_written(name: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
     if name == "svg":
         assert "all vectors are the same" in path.read_text("utf-8")
+
+
+def test_groups_are_told_by_colour(tmp_path: Path) -> None:
+    """Each point has its group's colour, which the legend names."""
+    senses = ["money", "river", "money", "money", "river", "money", "river", "money"]
+    # The axis that is drawn from left to right tells the senses apart.
+    vectors = np.array([[9.0 if s == "river" else -9.0, i, 0.0] for i, s in enumerate(senses)])
+    draw_panels([Panel("bank", vectors, senses)], tmp_path / "out.svg")
+    picture, legend = (tmp_path / "out.svg").read_text("utf-8").split('id="legend_1"')
+    places: Dict[str, List[float]] = {}
+    for x, colour in re.findall(r'<use [^>]*x="([\d.]+)"[^>]* style="fill: (#\w+)', picture):
+        places.setdefault(colour, []).append(float(x))
+    money, river = places["#0072b2"], places["#d55e00"]
+    assert (len(money), len(river)) == (5, 3) == (senses.count("money"), senses.count("river"))
+    assert max(money) < min(river) and len(places) == 2
+    entries = re.findall(r"fill: (#\w+)|<!-- (\w+)", legend)
+    assert ["".join(entry) for entry in entries] == ["#0072b2", "money", "#d55e00", "river"]
 
 
 def test_mistakes_are_coded(tmp_path: Path, monkeypatch: Any) -> None:

@@ -13,6 +13,7 @@ from spacy_elmo.analysis.occurrences import average_cost, collect
 from spacy_elmo.cli import elmo_cli
 
 from ..training import tiny
+from .terminal import run_on_terminal
 
 TEXT = tiny.sentences(80, seed=7)
 COUNT = sum(t == "cat" for s in TEXT for t in s)
@@ -85,6 +86,19 @@ def test_a_sample_is_said_and_a_single_occurrence_is_enough(folder: Path) -> Non
     result = run(folder / "model", folder / "one.txt", "-w", "cat", "--json")
     cost = json.loads(result.output)["views"]["2"]["cost"]
     assert cost["self_similarity"] is None and cost["lost"] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_bars_go_to_the_terminal_alone(folder: Path) -> None:
+    arguments = [folder / "model", folder / "text.txt", "-w", "cat", "-y", 1, "--json"]
+    out, err = run_on_terminal("neighbors", *arguments)
+    # Both times that the text is read.
+    for title in ("Looking for the word", "Comparing all tokens"):
+        assert f"{title}: 0 sentences" in err
+    assert err.index("Looking for the word") < err.index("Comparing all tokens")
+    # Nothing of them is left on the screen.
+    assert err.endswith("\r") and not err.split("\r")[-2].strip() and "\n" not in err
+    result = run(*arguments)
+    assert out == result.stdout and json.loads(out) and not result.stderr
 
 
 def test_plot(folder: Path, tmp_path: Path) -> None:

@@ -2,23 +2,32 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, List
 
+import numpy as np
 import pytest
+import tqdm.std
 from confection import Config
 from typer.testing import CliRunner
 
 from spacy_elmo.bilm import BiLM
 from spacy_elmo.cli import elmo_cli
+from spacy_elmo.training import loop
 from spacy_elmo.training.checkpoint import load_checkpoint
 from spacy_elmo.training.config import PretrainConfig
+from spacy_elmo.training.corpus import open_prepared
 from spacy_elmo.training.pretrain import pretrain
+from spacy_elmo.training.step import TrainingStep
 
+from ..bilm.writers import write_bilm_folder
 from ..training import tiny
 from ..util import ROOT
+from .terminal import run_on_terminal
 
 runner = CliRunner()
 TEXT = tiny.sentences(150)
@@ -100,6 +109,38 @@ def test_raw_text_is_tokenised(folder: Path) -> None:
     assert "\nn't\t" in words and "\n's\t" in words
     result = run(folder / "in.jsonl", folder / "other", *arguments)
     assert result.exit_code == 1 and "ELMO-E069" in text(result) and "line 1" in text(result)
+
+
+def prepared(output: Path) -> List[List[str]]:
+    """The sentences that a run was trained on."""
+    corpus = open_prepared(output / "data" / "train")
+    return corpus.sentences(np.arange(len(corpus)))
+
+
+def test_docbins_and_a_pipeline_that_cuts_raw_text(folder: Path) -> None:
+    import spacy
+    from spacy.tokens import Doc, DocBin
+
+    nlp = spacy.blank("en")
+    nlp.add_pipe("sentencizer", config={"punct_chars": [";"]})
+    nlp.to_disk(folder / "nlp")
+    # Without full stops, by which boundaries would be found again.
+    cut = [sentence[:-1] for sentence in TEXT[:60]]
+    starts: List[Any] = [[True, *[False] * (len(words) - 1)] for words in cut]
+    docs = [
+        Doc(nlp.vocab, words=2 * words, sent_starts=2 * start) for words, start in zip(cut, starts)
+    ]
+    DocBin(docs=docs).to_disk(folder / "in.spacy")
+    (folder / "in.jsonl").write_text('{"text": "It doesn\'t rain. So; we go out"}\n' * 3)
+    inputs = [folder / "in.spacy", folder / "in.jsonl"]
+    arguments = [*options(folder), "--training.max_steps", 1]
+    result = run(*inputs, folder / "run", "--model", folder / "nlp", *arguments)
+    assert result.exit_code == 0, result.output
+    # Boundaries are those of the docs, and of the pipeline, which knows no full stop.
+    raw = [["It", "does", "n't", "rain", ".", "So", ";"], ["we", "go", "out"]]
+    assert prepared(folder / "run") == [words for words in cut for _ in range(2)] + 3 * raw
+    both = run(*inputs, folder / "both", "--model", folder / "nlp", "--lang", "en", *arguments)
+    assert both.exit_code == 1 and "[ELMO-E070]" in text(both)
 
 
 def test_patterns_are_expanded_here(folder: Path) -> None:
@@ -233,6 +274,99 @@ def test_another_model_is_adapted(folder: Path) -> None:
     assert changed == {"softmax.weight", "softmax.bias"}
     result = run(folder / "in.txt", folder / "other", *options(folder), "--init", "no-such-model")
     assert result.exit_code == 1 and "[ELMO-E020]" in text(result)
+
+
+def test_a_model_of_two_files_is_adapted(folder: Path) -> None:
+    # In two folders, where neither file could be found by the other.
+    old = write_bilm_folder(folder / "old")
+    weights = folder / "weights.hdf5"
+    (old / "model.hdf5").rename(weights)
+    arguments = [*options(folder), "--training.max_steps", 2, "--training.freeze_steps=2"]
+    init = ["--init", old / "options.json"]
+    result = run(folder / "in.txt", folder / "other", *arguments, *init)
+    assert result.exit_code == 1 and "[ELMO-E02" in text(result)
+    result = run(folder / "in.txt", folder / "run", *arguments, *init, "--init-weights", weights)
+    assert result.exit_code == 0, result.output
+    new = tiny.tensors(folder / "run" / "model-last")
+    model = BiLM.load(old / "options.json", weights)
+    tiny.assert_equal(
+        {name: t for name, t in new.items() if not name.startswith("softmax.")},
+        dict(model.state_dict()),
+    )
+    run_ = json.loads((folder / "run" / "run.json").read_text(encoding="utf-8"))
+    assert (run_["init"], run_["init_weights"]) == (str(old / "options.json"), str(weights))
+
+
+# -- the bar ---------------------------------------------------------------------------------
+
+FRAME = re.compile(
+    r"([\d ]+)%\|.*\| (\S+) elapsed, (\S+) left, "
+    r"step (\d+), ([\d,]+) tokens/s, sampled ppl (\d+\.\d)(?:, held-out ppl (\d+\.\d))?"
+)
+#: Seconds of a step.
+STEP = 4.0
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that steps alone move on."""
+    now = [1000.0]
+    good = TrainingStep.__call__
+
+    def call(self: TrainingStep, *args: Any, **options: Any) -> Any:
+        now[0] += STEP
+        return good(self, *args, **options)
+
+    monkeypatch.setattr(TrainingStep, "__call__", call)
+    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(tqdm.std, "time", lambda: now[0])
+
+
+def frames(error: str) -> List[Any]:
+    """Pictures of the bar."""
+    return [match.groups() for match in map(FRAME.search, error.split("\r")) if match]
+
+
+def seconds(time: str) -> int:
+    minutes, rest = time.split(":")
+    return 60 * int(minutes) + int(rest)
+
+
+def test_speed_and_time_left_are_shown_on_a_terminal(folder: Path, clock: None) -> None:
+    arguments = [*options(folder), "--training.log_every", 1, "--training.eval_every", 5]
+    _, error = run_on_terminal("pretrain", folder / "in.txt", folder / "run", *arguments)
+    tokens = {line["step"]: line["tokens"] for line in tiny.read_log(folder / "run", "train")}
+    first, *rest = frames(error)
+    # The bar, and with it its clock, begins with the end of the first step.
+    assert first[1:4] == ("00:00", "?", "1")
+    assert [int(frame[3]) for frame in rest] == [*range(2, 13), 12], error
+    for share, elapsed, left, number, speed, _, held in rest:
+        step = int(number)
+        assert int(share) == round(100 * step / 12)
+        assert seconds(elapsed) == STEP * (step - 1)
+        # Parts of a second are cut off.
+        assert seconds(left) == pytest.approx(STEP * (12 - step), abs=1)
+        assert speed == f"{tokens[step] / (STEP * step):.0f}"
+        assert (held is None) == (step < 5)
+
+
+def test_time_left_of_a_resumed_run_is_told_by_its_own_speed(folder: Path, clock: None) -> None:
+    def stop(progress: Any) -> None:
+        if progress.step == 6:
+            raise KeyboardInterrupt
+
+    paths: Any = {"heldout": [folder / "held.txt"], "threads": 1}
+    with pytest.raises(KeyboardInterrupt):
+        pretrain([folder / "in.txt"], folder / "run", tiny.config(), report=stop, **paths)
+    _, error = run_on_terminal("pretrain", "--resume", folder / "run", "--threads", 1)
+    (_, *rest) = frames(error)
+    assert [int(frame[3]) for frame in rest] == [*range(7, 13), 12], error
+    for _, elapsed, left, step, *_ in rest:
+        assert seconds(elapsed) == STEP * (int(step) - 6)
+        assert seconds(left) == pytest.approx(STEP * (12 - int(step)), abs=1)
+
+
+# -- what may be missing ---------------------------------------------------------------------
 
 
 def test_without_matplotlib_there_is_no_curve(

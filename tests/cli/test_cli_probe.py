@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from spacy_elmo.cli import elmo_cli
 
 from ..training import tiny
+from .terminal import run_on_terminal
 
 NAMES = ["most frequent label of the word", "0", "1"]
 
@@ -74,6 +75,19 @@ def test_markdown_and_table_show_the_same(folder: Path) -> None:
     plain = run(*command).output.splitlines()
     row = next(line for line in plain if line.startswith("layer 1"))
     assert row.split()[2:4] == values
+
+
+def test_bars_go_to_the_terminal_alone(folder: Path) -> None:
+    arguments = [folder / "model", folder / "data", "-y", 0, "--json"]
+    arguments += ["--max-train", 200, "--max-dev", 100]
+    out, err = run_on_terminal("probe", *arguments)
+    # Of the three parts, and of the layers that were asked for.
+    assert err.count("Embedding:   0%") == 3 and "Fitting probes:   0%" in err
+    assert "| 0/1 " in err[err.index("Fitting probes") :]
+    # Nothing of them is left on the screen.
+    assert err.endswith("\r") and not err.split("\r")[-2].strip() and "\n" not in err
+    result = run(*arguments)
+    assert out == result.stdout and json.loads(out) and not result.stderr
 
 
 def test_mistakes_are_one_message(folder: Path, tmp_path: Path) -> None:

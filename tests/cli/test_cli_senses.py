@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from spacy_elmo.cli import elmo_cli
 
 from ..training import tiny
+from .terminal import run_on_terminal
 
 
 def run(*args: Any) -> Any:
@@ -85,6 +86,17 @@ def test_markdown_and_table_show_the_same(folder: Path) -> None:
         row = next(line for line in plain.output.splitlines() if line.startswith(title))
         assert f" {value} " in row
     assert "Layer 2 over layer 1:" in lines[-1] and f"{data['n_asked']} with" in lines[-1]
+
+
+def test_bars_go_to_the_terminal_alone(folder: Path) -> None:
+    arguments = [folder / "model", folder / "data", "-y", 1, "--json"]
+    out, err = run_on_terminal("senses", *arguments)
+    # Of both parts, one after the other.
+    assert err.count("Embedding:   0%") == 2
+    # Nothing of them is left on the screen.
+    assert err.endswith("\r") and not err.split("\r")[-2].strip() and "\n" not in err
+    result = run(*arguments)
+    assert out == result.stdout and json.loads(out) and not result.stderr
 
 
 def test_mistakes_are_one_message(folder: Path, tmp_path: Path) -> None:

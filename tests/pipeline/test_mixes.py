@@ -2,21 +2,25 @@
 
 import io
 import json
+import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, List, Tuple
 
 import numpy as np
 import pytest
 import spacy
 from PIL import Image
+from spacy.tokens import DocBin
+from spacy.training.initialize import init_nlp
+from spacy.training.loop import train as train_loop
 
 from spacy_elmo.errors import ElmoError, ElmoWarning
 from spacy_elmo.pipeline.logger import build_mix_logger_v1, read_history
 from spacy_elmo.pipeline.mix_plots import plot_history, plot_mixes
 from spacy_elmo.pipeline.mixes import Mix, pipeline_mixes
 
-from .conftest import LISTENER, mixes, train
+from .conftest import LISTENER, examples, mixes, train
 
 WITH_OUTPUT = {
     "model": {
@@ -137,6 +141,34 @@ def test_logger_is_registered_and_used_by_the_trainer(
 ) -> None:
     registered = spacy.registry.get("loggers", "spacy-elmo.MixLogger.v1")
     assert registered is build_mix_logger_v1
+    config = make_nlp("tagger").config
+    gold = [example.reference for example in examples(spacy.blank("en"))]
+    DocBin(docs=gold).to_disk(tmp_path / "data.spacy")
+    config["paths"].update(train=str(tmp_path / "data.spacy"), dev=str(tmp_path / "data.spacy"))
+    config["training"].update(
+        max_steps=12,
+        eval_frequency=4,
+        logger={"@loggers": "spacy-elmo.MixLogger.v1", "path": str(tmp_path / "log.jsonl")},
+    )
+    config["training"]["optimizer"]["learn_rate"] = 0.05
+    nlp = init_nlp(config)
+    out = io.StringIO()
+    (tmp_path / "out").mkdir()
+    train_loop(nlp, tmp_path / "out", stdout=out, stderr=out)
+    # The console's table goes on as ever.
+    assert len(re.findall(r"^ +\d+ +\d+ +\d", out.getvalue(), re.MULTILINE)) == 4
+    records = read_history(tmp_path / "log.jsonl")
+    assert [record.step for record in records] == [0, 4, 8, 12]
+    epochs = [record.epoch for record in records]
+    assert epochs == sorted(epochs) and epochs[-1] > epochs[0] == 0
+    # What the trainer found at each evaluation, and how the mix stood then.
+    best = spacy.load(tmp_path / "out" / "model-best")
+    scores = [record.score for record in records]
+    assert max(scores) == pytest.approx(best.meta["performance"]["tag_acc"], rel=1e-6)
+    assert max(scores) > scores[0]
+    last = pipeline_mixes(spacy.load(tmp_path / "out" / "model-last"))
+    assert records[-1].mixes == last and [mix.component for mix in last] == ["tagger"]
+    assert len({record.mixes[0].gamma for record in records[1:]}) == 3
 
 
 def test_logger_warns_without_mixes_and_refuses_a_bad_path(
@@ -188,6 +220,41 @@ def test_figure_shows_each_share(tmp_path: Path) -> None:
     assert (pixels == (0x00, 0x72, 0xB2)).all(axis=1).mean() > 0.03
     assert (pixels == 255).all(axis=1).mean() > 0.5
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mixes.png", "mixes.svg"]
+
+
+def frames(path: Path) -> List[Tuple[float, float, float, float]]:
+    """Left, top, right and bottom of each axes' background in an SVG."""
+    svg = "{http://www.w3.org/2000/svg}"
+    found = []
+    for group in ElementTree.parse(path).iter(f"{svg}g"):
+        if group.get("id", "").startswith("axes_"):
+            outline = next(group.iter(f"{svg}path")).get("d", "")
+            numbers = [float(number) for number in re.findall(r"[\d.]+", outline)]
+            x, y = numbers[::2], numbers[1::2]
+            found.append((min(x), min(y), max(x), max(y)))
+    return found
+
+
+def test_panels_stand_side_by_side(make_nlp: Callable[..., Any], tmp_path: Path) -> None:
+    panels = [("ner", example("ner", 0.1, 0.2, 0.7)), ("tagger", example("tagger", 0.5, 0.3, 0.2))]
+    plot_mixes(panels, tmp_path / "mixes.svg")
+    first, second = frames(tmp_path / "mixes.svg")
+    # In one row, the first on the left, and as large as each other.
+    assert first[1::2] == second[1::2] and first[2] < second[0]
+    assert first[2] - first[0] == pytest.approx(second[2] - second[0], rel=0.01)
+    text = svg_texts(tmp_path / "mixes.svg")
+    assert text.index("<!-- ner") < text.index('id="axes_2"') < text.index("<!-- tagger")
+    # Of a training: a column for each mix, gamma below the shares.
+    nlp = make_nlp("tagger", "ner")
+    train(nlp, 0)
+    run_logger(nlp, tmp_path / "log.jsonl")
+    plot_history(read_history(tmp_path / "log.jsonl"), tmp_path / "moved.svg")
+    above, beside, below, last = frames(tmp_path / "moved.svg")
+    assert above[1::2] == beside[1::2] and below[1::2] == last[1::2] and above[3] < below[1]
+    assert above[::2] == below[::2] and beside[::2] == last[::2] and above[2] < beside[0]
+    text = svg_texts(tmp_path / "moved.svg")
+    assert text.index("<!-- tagger") < text.index('id="axes_2"') < text.index("<!-- ner")
+    assert text.index("<!-- ner") < text.index('id="axes_3"') < text.index("<!-- training step")
 
 
 def test_history_figure_has_a_line_a_layer(make_nlp: Callable[..., Any], tmp_path: Path) -> None:

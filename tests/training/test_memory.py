@@ -1,4 +1,4 @@
-"""Memory of preparing a text and beginning to train on it, in a process of its own: it is a peak."""
+"""Memory of a run up to its first step, in a process of its own: the peak is of a process."""
 
 import json
 import subprocess

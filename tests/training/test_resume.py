@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Callable, Dict
 
 import pytest
@@ -13,6 +14,7 @@ from spacy_elmo.training import loop
 from spacy_elmo.training.checkpoint import CHECKPOINT_NAME, load_checkpoint, save_checkpoint
 from spacy_elmo.training.corpus import prepare
 from spacy_elmo.training.pretrain import pretrain
+from spacy_elmo.training.step import TrainingStep
 
 from . import tiny
 from .runs import TEXT, assert_same_run, train
@@ -104,6 +106,31 @@ def test_an_early_stop_holds_after_resuming(
     train(tmp_path, config, stop_at=6)
     train(tmp_path, None, resume=True)
     assert load_checkpoint(tmp_path / "run").facts["step"] == 6
+    assert_same_run(tmp_path, tmp_path / "whole")
+
+
+def test_minutes_are_counted_over_all_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Of this clock a step takes ten seconds, and what is between two parts a day.
+    now = [0.0]
+    good = TrainingStep.__call__
+
+    def call(self: TrainingStep, *args: Any, **options: Any) -> Any:
+        now[0] += 10.0
+        return good(self, *args, **options)
+
+    monkeypatch.setattr(TrainingStep, "__call__", call)
+    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    config = tiny.config(max_steps=0, epochs=100, max_minutes=2, checkpoint_every=3)
+    train(tmp_path / "whole", config)
+    train(tmp_path, config, stop_at=5)
+    for stop_at in (8, 0):
+        now[0] += 86_400.0
+        train(tmp_path, None, stop_at=stop_at, resume=True)
+    facts = [load_checkpoint(path / "run").facts for path in (tmp_path / "whole", tmp_path)]
+    assert [(fact["step"], fact["seconds"]) for fact in facts] == [(12, 120.0)] * 2
+    # The learning rate falls by the clock as well.
     assert_same_run(tmp_path, tmp_path / "whole")
 
 
